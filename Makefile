@@ -1,0 +1,100 @@
+# Earmark's tooling. `make` alone lists the targets; everything lives in .venv, nothing is installed outside this folder.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
+PACKAGES := domain storage workers schema server
+CONFORMANCE := tests/conformance
+
+# Two workers: the suite is bound by one PostgreSQL and a few event loops, more workers only wait for each other.
+TEST_WORKERS ?= 2
+TEST_ARGS ?=
+
+# Stamps carry a checksum of what they were made from, so a checkout that changes a lock changes the stamp's name too,
+# whatever the files' times say.
+checksum = $(shell cat $(1) 2>/dev/null | cksum | cut -d ' ' -f 1)
+RUNTIME := $(VENV)/.runtime-$(call checksum,requirements.lock)
+DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
+PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
+
+.NOTPARALLEL:
+.PHONY: help setup dev demo test conformance check bench lock format lint types contracts clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Earmark needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)."; \
+		echo "Name another one: make setup PYTHON=python3.12"; exit 1; }
+	@echo "Making $(VENV)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { echo "Is the venv module there? On Debian: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(RUNTIME): $(VENV)/.created
+	@echo "Installing the run-time packages"
+	@rm -f $(VENV)/.runtime-*
+	@$(PIP) install --require-hashes --no-deps --no-compile -r requirements.lock
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@echo "Installing the development packages"
+	@rm -f $(VENV)/.dev-*
+	@$(PIP) install --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+$(PROJECT): $(RUNTIME)
+	@rm -f $(VENV)/.project-*
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(RUNTIME) $(PROJECT) ## Make .venv with the run-time packages and the earmark command
+
+dev: setup $(DEV) ## The same, with everything the tests and checks need
+
+demo: setup ## Start a server on its own PostgreSQL with sample data, and ask it something
+	@$(BIN)/earmark demo
+
+test: dev conformance ## Run every test
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(TEST_ARGS)
+
+# The public GraphQL audits and a real graphql-ws client run on Node; their tests skip, with a word, where there is none.
+conformance:
+	@if [ ! -f $(CONFORMANCE)/package-lock.json ]; then :; \
+	elif ! command -v npm >/dev/null; then echo "npm is not installed: the Node conformance tests will be skipped"; \
+	elif [ ! $(CONFORMANCE)/node_modules/.package-lock.json -nt $(CONFORMANCE)/package-lock.json ]; then \
+		npm ci --prefix $(CONFORMANCE) --no-audit --no-fund --loglevel=error; fi
+
+check: lint types contracts test ## Formatting, lint, types, import contracts, then every test
+
+lint: dev ## Check formatting and lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+format: dev ## Rewrite the code in the house format, fixing what can be fixed
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+types: dev ## Check types, strictly
+	@$(BIN)/mypy --strict $(PACKAGES)
+
+contracts: dev ## Check which layer imports which
+	@$(BIN)/lint-imports
+
+bench: dev ## Measure throughput and latency
+	@$(BIN)/python tests/bench/run.py
+
+lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+		$(UPGRADE) pyproject.toml --group build --output-file requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+		$(UPGRADE) pyproject.toml --all-extras --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean: ## Remove .venv, caches and build results (never a data directory)
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	rm -rf $(CONFORMANCE)/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
