@@ -1,0 +1,471 @@
+"""The things of one capacity reservation and the books kept about them: what every decision reads and changes.
+
+A `CapacityState` is one reservation with the grants and instances that can still matter. Rules live beside this module
+(`grants`, `placement`, `boundaries`, `observation`); here is only what keeps the counts right whoever changes them, and
+what has changed since the last flush.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from domain.capacity.timeline import Timeline
+from domain.terms import MINUTE_MS
+
+
+class ReservationStatus(StrEnum):
+    READY = "ready"
+    NOT_READY = "not_ready"
+    GONE = "gone"
+
+
+class GrantState(StrEnum):
+    """R15: a function of time, never a column that a decision reads."""
+
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+
+
+class Billing(StrEnum):
+    NORMAL = "normal"
+    NONE = "none"
+
+
+class Mode(StrEnum):
+    """Who pays for a running instance, and at which rate; each running millisecond has exactly one (R44)."""
+
+    GRANT = "grant"
+    RESERVED = "reserved"
+    ONDEMAND = "ondemand"
+    NONE = "none"
+
+
+@dataclass(slots=True, kw_only=True)
+class Reservation:
+    """The head: the row that every decision about this reservation locks (R12)."""
+
+    key: str
+    account_id: str
+    reservation_id: str
+    provider: str
+    flavor: str
+    region: str
+    total: int
+    status: ReservationStatus
+    created_at: int
+    pool_id: str | None = None
+    external_in_use: int = 0
+    """Slots that the provider counts as consumed beyond our own running instances (D16)."""
+    clock_at: int = 0
+    """The last instant decided at: no later turn goes behind it, whatever a clock does (R3, D15)."""
+    total_seq: int = 0
+    gone_at: int | None = None
+    missed_scans: int = 0
+    """Complete scans in a row that did not report it (D13)."""
+    version: int = 0
+    outbox_seq: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant:
+    """A tenant's right to `slots` of the reservation over [starts_at, ends_at)."""
+
+    grant_id: str
+    tenant_id: str
+    project_id: str | None
+    slots: int
+    starts_at: int
+    ends_at: int
+    created_at: int
+    created_by: str
+    pool_id: str
+    region: str
+    provider: str
+    """Pool, region and provider as they were at create: the last hours still need them (R14)."""
+    cancelled_at: int | None = None
+    ended_reason: str | None = None
+    started_applied: bool = False
+    ended_applied: bool = False
+    commitments: tuple[tuple[int, int], ...]
+    """(from, slots) in time order; more than one when an amendment changed the slots in mid-term."""
+    version: int = 1
+
+    def state_at(self, instant: int) -> GrantState:
+        """R15, with both ends of the term half-open as in R1."""
+        if self.cancelled_at is not None:
+            return GrantState.CANCELLED
+        if instant >= self.ends_at:
+            return GrantState.ENDED
+        return GrantState.ACTIVE if instant >= self.starts_at else GrantState.SCHEDULED
+
+    def is_live_at(self, instant: int) -> bool:
+        return self.state_at(instant) is GrantState.ACTIVE
+
+    def is_open_at(self, instant: int) -> bool:
+        """Scheduled or active: what guards mean by a grant that stands in the way (R51)."""
+        return self.cancelled_at is None and instant < self.ends_at
+
+    def serves(self, project_id: str) -> bool:
+        """R26: a grant that names a project serves only that one."""
+        return self.project_id is None or self.project_id == project_id
+
+    @property
+    def preference(self) -> tuple[int, int, str]:
+        """R27: project-restricted first, then the later end, then the lower id."""
+        return (0 if self.project_id is not None else 1, -self.ends_at, self.grant_id)
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """A stretch of running time under one mode: the source of every instance meter. Rows are only added and closed."""
+
+    number: int
+    from_at: int
+    to_at: int | None
+    mode: Mode
+    grant_id: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Instance:
+    instance_id: str
+    tenant_id: str
+    project_id: str
+    name: str
+    created_at: int
+    run_state: RunState
+    billing: Billing = Billing.NORMAL
+    grant_id: str | None = None
+    attached: bool = True
+    """False once its reservation is gone: it is on demand until root attaches it again (R56, D14)."""
+    segment: Segment | None = None
+    """The open one, while it runs."""
+    segment_count: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.run_state is RunState.RUNNING
+
+    @property
+    def mode(self) -> Mode:
+        """How its running time is billed now (R43, R44)."""
+        if self.billing is Billing.NONE:
+            return Mode.NONE
+        if not self.attached:
+            return Mode.ONDEMAND
+        return Mode.GRANT if self.grant_id is not None else Mode.RESERVED
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """Oldest first (R30)."""
+        return (self.created_at, self.instance_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityEvent:
+    """What subscribers are told. `tenant_id` None is the platform's own stream."""
+
+    tenant_id: str | None
+    type: str
+    occurred_at: int
+    payload: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What the next flush has to write: whole rows, each at most once."""
+
+    head: bool = False
+    grants: dict[str, Grant] = field(default_factory=dict)
+    new_grants: set[str] = field(default_factory=set)
+    instances: dict[str, Instance] = field(default_factory=dict)
+    new_instances: set[str] = field(default_factory=set)
+    segments: dict[tuple[str, int], Segment] = field(default_factory=dict)
+    events: list[CapacityEvent] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.head or self.grants or self.instances or self.segments or self.events)
+
+
+class CapacityState:
+    """One reservation's books. Every change goes through a method here, so the counts cannot drift from the things."""
+
+    __slots__ = (
+        "_due",
+        "_forgotten_at",
+        "changes",
+        "grants",
+        "instances",
+        "live_slots",
+        "members",
+        "outside_running",
+        "outsiders",
+        "reservation",
+        "running",
+        "tenant_grants",
+        "timeline",
+    )
+
+    def __init__(
+        self, reservation: Reservation, grants: Iterable[Grant] = (), instances: Iterable[Instance] = ()
+    ) -> None:
+        self.reservation = reservation
+        self.grants: dict[str, Grant] = {grant.grant_id: grant for grant in grants}
+        self.instances: dict[str, Instance] = {}
+        self.members: dict[str, dict[str, Instance]] = {grant_id: {} for grant_id in self.grants}
+        """grant id -> its not-deleted instances, running or stopped: held(g) is the size (R18)."""
+        self.tenant_grants: dict[str, dict[str, Grant]] = {}
+        """tenant id -> its grants here that are neither cancelled nor ended."""
+        self.outsiders: dict[str, dict[str, Instance]] = {}
+        """tenant id -> its attached running instances outside any grant."""
+        self.timeline = Timeline(
+            (grant.starts_at, grant.ends_at, grant.slots)
+            for grant in self.grants.values()
+            if grant.cancelled_at is None
+        )
+        self.running = 0
+        """Attached running instances, whoever owns them, billing none included: our own part of U (R18)."""
+        self.outside_running = 0
+        """Those of them outside any grant."""
+        self.live_slots = 0
+        """Slots of the grants whose start is applied and whose end is not."""
+        self._due: list[tuple[int, int, int, int, str]] = []
+        self._forgotten_at = 0
+        self.changes = Changes()
+        for grant in self.grants.values():
+            self._count_live(grant, +1)
+            self._index(grant)
+            self.schedule_boundaries(grant)
+        for instance in instances:
+            self._enter(instance)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> int:
+        """U of R18 and D16."""
+        return self.running + self.reservation.external_in_use
+
+    @property
+    def free(self) -> int:
+        """F in the closed form of R20; negative when over-promised or shrunken (R21)."""
+        outside = self.outside_running + self.reservation.external_in_use
+        return self.reservation.total - outside - self.live_slots
+
+    @property
+    def unused_granted(self) -> int:
+        """Granted slots of live grants that no running instance of theirs holds (R19)."""
+        return self.live_slots - (self.running - self.outside_running)
+
+    def held(self, grant_id: str) -> int:
+        return len(self.members.get(grant_id, ()))
+
+    def running_in(self, grant_id: str) -> int:
+        return sum(instance.is_running for instance in self.members.get(grant_id, {}).values())
+
+    def live_grants(self, tenant_id: str, *, at: int) -> list[Grant]:
+        """The tenant's grants in term at `at`, in the order of R27."""
+        mine = self.tenant_grants.get(tenant_id, {}).values()
+        return sorted((grant for grant in mine if grant.is_live_at(at)), key=lambda grant: grant.preference)
+
+    def open_grants(self, *, at: int) -> list[Grant]:
+        """Scheduled and active ones, by (start, id)."""
+        mine = (grant for grants in self.tenant_grants.values() for grant in grants.values())
+        opened = (grant for grant in mine if grant.is_open_at(at))
+        return sorted(opened, key=lambda grant: (grant.starts_at, grant.grant_id))
+
+    # -- boundaries ----------------------------------------------------------------------------------------------
+
+    def schedule_boundaries(self, grant: Grant) -> None:
+        """Queue what is still to be applied, in the order of R16; a stale entry is passed over when it comes up."""
+        if grant.cancelled_at is not None or grant.ended_applied:
+            return
+        restricted, longest, grant_id = grant.preference
+        if not grant.started_applied:
+            heapq.heappush(self._due, (grant.starts_at, 1, restricted, longest, grant_id))
+        heapq.heappush(self._due, (grant.ends_at, 0, restricted, longest, grant_id))
+
+    def next_boundary(self) -> tuple[int, Grant, bool] | None:
+        """(instant, grant, whether it is the start) of the next boundary to apply; None when there is none."""
+        while self._due:
+            instant, is_start, _, _, grant_id = self._due[0]
+            grant = self.grants.get(grant_id)
+            if grant is not None and _is_pending(grant, instant, is_start=bool(is_start)):
+                return instant, grant, bool(is_start)
+            heapq.heappop(self._due)
+        return None
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def add_grant(self, grant: Grant) -> None:
+        self.grants[grant.grant_id] = grant
+        self.members[grant.grant_id] = {}
+        self._index(grant)
+        self.timeline.add(grant.starts_at, grant.ends_at, grant.slots)
+        self.schedule_boundaries(grant)
+        self.changes.new_grants.add(grant.grant_id)
+        self.touch(grant)
+
+    def touch(self, grant: Grant) -> None:
+        self.changes.grants[grant.grant_id] = grant
+
+    def set_applied(self, grant: Grant, *, started: bool, ended: bool) -> None:
+        """Record that a boundary has been applied; live slots follow."""
+        self._count_live(grant, -1)
+        grant.started_applied, grant.ended_applied = started, ended
+        self._count_live(grant, +1)
+        self._index(grant)
+        self.touch(grant)
+
+    def set_cancelled(self, grant: Grant, *, at: int) -> None:
+        grant.cancelled_at = at
+        self._index(grant)
+        self.touch(grant)
+
+    def set_slots(self, grant: Grant, slots: int) -> None:
+        self._count_live(grant, -1)
+        grant.slots = slots
+        self._count_live(grant, +1)
+        self.touch(grant)
+
+    def add_instance(self, instance: Instance, *, at: int) -> None:
+        self._enter(instance)
+        self.changes.new_instances.add(instance.instance_id)
+        self._open_segment(instance, at)
+        self._touch(instance)
+
+    def place(self, instance: Instance, *, at: int, grant_id: str | None, attached: bool = True) -> None:
+        """Move the instance into a grant or out of any; a running one is billed the new way from `at` on (R45)."""
+        self._leave(instance)
+        instance.grant_id, instance.attached = grant_id, attached
+        self._enter(instance)
+        if instance.is_running:
+            self._close_segment(instance, at)
+            self._open_segment(instance, at)
+        self._touch(instance)
+
+    def set_run_state(self, instance: Instance, run_state: RunState, *, at: int, grant_id: str | None) -> None:
+        """Start, stop or delete; `grant_id` is where it belongs afterwards."""
+        self._leave(instance)
+        self._close_segment(instance, at)
+        instance.run_state, instance.grant_id = run_state, grant_id
+        if run_state is not RunState.DELETED:
+            self._enter(instance)
+        self._open_segment(instance, at)
+        self._touch(instance)
+
+    def set_billing(self, instance: Instance, billing: Billing, *, at: int) -> None:
+        instance.billing = billing
+        self.place(instance, at=at, grant_id=None)
+
+    def publish(self, event: CapacityEvent) -> None:
+        self.changes.events.append(event)
+
+    def take_changes(self) -> Changes:
+        """What has changed since the last call."""
+        taken, self.changes = self.changes, Changes()
+        return taken
+
+    def forget(self, *, before: int) -> None:
+        """Drop what no decision can ask about any more: grants over since `before` and the timeline behind it.
+
+        Cheap to call after every turn: it looks only once a minute of the reservation's own time.
+        """
+        if before - self._forgotten_at < MINUTE_MS:
+            return
+        self._forgotten_at = before
+        over = [
+            grant.grant_id
+            for grant in self.grants.values()
+            if (grant.cancelled_at is not None or (grant.ended_applied and grant.ends_at < before))
+            and not self.members[grant.grant_id]
+        ]
+        for grant_id in over:
+            del self.grants[grant_id], self.members[grant_id]
+        self.timeline.forget_before(before)
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _index(self, grant: Grant) -> None:
+        """Keep `tenant_grants` to the ones that are neither cancelled nor ended."""
+        mine = self.tenant_grants.setdefault(grant.tenant_id, {})
+        if grant.cancelled_at is None and not grant.ended_applied:
+            mine[grant.grant_id] = grant
+            return
+        mine.pop(grant.grant_id, None)
+        if not mine:
+            del self.tenant_grants[grant.tenant_id]
+
+    def _count_live(self, grant: Grant, sign: int) -> None:
+        if grant.started_applied and not grant.ended_applied and grant.cancelled_at is None:
+            self.live_slots += sign * grant.slots
+
+    def _enter(self, instance: Instance) -> None:
+        self.instances[instance.instance_id] = instance
+        if instance.grant_id is not None:
+            members = self.members[instance.grant_id]
+            members[instance.instance_id] = instance
+            slots = self.grants[instance.grant_id].slots
+            assert len(members) <= slots, f"{instance.grant_id} holds {len(members)} of {slots} (P1)"
+        self._count_running(instance, +1)
+
+    def _leave(self, instance: Instance) -> None:
+        del self.instances[instance.instance_id]
+        if instance.grant_id is not None:
+            del self.members[instance.grant_id][instance.instance_id]
+        self._count_running(instance, -1)
+
+    def _count_running(self, instance: Instance, sign: int) -> None:
+        if instance.is_running and instance.attached:
+            self.running += sign
+            if instance.grant_id is None:
+                self.outside_running += sign
+                self._index_outsider(instance, present=sign > 0)
+
+    def _index_outsider(self, instance: Instance, *, present: bool) -> None:
+        mine = self.outsiders.setdefault(instance.tenant_id, {})
+        if present:
+            mine[instance.instance_id] = instance
+            return
+        del mine[instance.instance_id]
+        if not mine:
+            del self.outsiders[instance.tenant_id]
+
+    def _open_segment(self, instance: Instance, at: int) -> None:
+        if not instance.is_running:
+            return
+        instance.segment = Segment(
+            number=instance.segment_count, from_at=at, to_at=None, mode=instance.mode, grant_id=instance.grant_id
+        )
+        instance.segment_count += 1
+        self.changes.segments[instance.instance_id, instance.segment.number] = instance.segment
+
+    def _close_segment(self, instance: Instance, at: int) -> None:
+        if instance.segment is None:
+            return
+        instance.segment.to_at = at
+        self.changes.segments[instance.instance_id, instance.segment.number] = instance.segment
+        instance.segment = None
+
+    def _touch(self, instance: Instance) -> None:
+        self.changes.instances[instance.instance_id] = instance
+
+
+def _is_pending(grant: Grant, instant: int, *, is_start: bool) -> bool:
+    if grant.cancelled_at is not None or grant.ended_applied:
+        return False
+    if is_start:
+        return not grant.started_applied and grant.starts_at == instant
+    return grant.ends_at == instant

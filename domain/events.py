@@ -1,0 +1,52 @@
+"""What is published: an event's place in its stream, and the cursor that resumes after it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+MIRROR: Final = "*"
+"""The stream that repeats every tenant's events, for root: no tenant can have this id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """An event as a stream keeps it. (`stream`, `seq`) is its place, without gaps; `event_id` is the same everywhere."""
+
+    stream: str
+    seq: int
+    event_id: str
+    tenant_id: str
+    """The tenant that it is about."""
+    type: str
+    occurred_at: int
+    recorded_at: int
+    payload: Mapping[str, Any]
+    request_id: str | None = None
+    trace_id: str | None = None
+
+    @property
+    def cursor(self) -> str:
+        return encode_cursor(self.stream, self.seq)
+
+
+def encode_cursor(stream: str, seq: int) -> str:
+    """Opaque to clients: good for this stream only."""
+    return base64.urlsafe_b64encode(f"{seq}/{stream}".encode()).decode().rstrip("=")
+
+
+_CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})/(.+)", re.DOTALL)
+
+
+def decode_cursor(stream: str, cursor: str) -> int | None:
+    """The number after which to resume; None if it is not a cursor of this stream."""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return None
+    match = _CURSOR.fullmatch(text)
+    return int(match[1]) if match and match[2] == stream else None

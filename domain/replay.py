@@ -1,0 +1,49 @@
+"""Idempotent replay: the same key with the same content gives the same answer; with other content it is refused (R5, R6).
+
+A refusal burns no key: only accepted commands are remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from domain.outcomes import Conflict, Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """Where an idempotency key is unique: the tenant acted in, and the operation, whichever edge it came over (D19)."""
+
+    owner: str
+    operation: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """An accepted request: what it asked for, in short, and what it made or changed."""
+
+    fingerprint: bytes
+    subject_id: str
+
+
+def fingerprint(content: Mapping[str, Any]) -> bytes:
+    """Sixteen bytes that stand for the content; an absent value and an explicit null are the same request (R6, T29)."""
+    present = {name: value for name, value in content.items() if value is not None}
+    canonical = json.dumps(present, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).digest()[:16]
+
+
+def check_replay(remembered: Remembered, asked: bytes, *, names_grants: bool = False) -> Replayed | Conflict:
+    """The answer to a request whose key is known. `names_grants`: the subject is a grant, which the refusal then names."""
+    if remembered.fingerprint == asked:
+        return Replayed(remembered.subject_id)
+    return Conflict(
+        reason="idempotency-key-reused",
+        grant_id=remembered.subject_id if names_grants else None,
+        message="the idempotency key was used for another request",
+    )
