@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from domain.capacity.scan import ReportedReservation
 from domain.capacity.state import Billing, Grant, Instance
+from domain.registry import EVERYBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Surroundings:
     projects: Mapping[str, str] = field(default_factory=dict)
     """project id -> the tenant that owns it."""
     offers: frozenset[tuple[str, str]] = frozenset()
-    """(pool id, tenant id); the tenant id `*` offers the pool to everybody."""
+    """(pool id, tenant id); the tenant id `EVERYBODY` offers the pool to all."""
     accounts: Mapping[str, str] = field(default_factory=dict)
     """account id -> provider."""
     pools: frozenset[str] = frozenset()
@@ -32,9 +33,6 @@ class Surroundings:
 
     def is_offered(self, pool_id: str, tenant_id: str) -> bool:
         return (pool_id, tenant_id) in self.offers or (pool_id, EVERYBODY) in self.offers
-
-
-EVERYBODY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

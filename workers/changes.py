@@ -1,0 +1,76 @@
+"""Who watches a thing: woken on each change of it, with as many changes as came meanwhile folded into one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+
+from workers.events import SUBSCRIBERS_MAX, SubscriptionClosed
+
+
+@dataclass(slots=True, eq=False)
+class _Watcher:
+    key_id: str
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: tuple[str, str] | None = None
+
+
+class ChangeBoard:
+    """Watched keys of this node. A watcher never falls behind: it is told *that* something changed, and looks itself."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, set[_Watcher]] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(len(watchers) for watchers in self._watchers.values())
+
+    def key_ids(self) -> set[str]:
+        """The API keys that open watches were made with."""
+        return {watcher.key_id for watcher in self._everybody()}
+
+    def wake(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            for watcher in self._watchers.get(key, ()):
+                watcher.wake.set()
+
+    def wake_all(self) -> None:
+        """Something changed and nobody knows what: hints may be lost, changes may not."""
+        self.wake(list(self._watchers))
+
+    def close_keys(self, key_ids: Iterable[str]) -> None:
+        revoked = set(key_ids)
+        self._close([w for w in self._everybody() if w.key_id in revoked], "UNAUTHENTICATED", _REVOKED)
+
+    def close_all(self) -> None:
+        self._close(self._everybody(), "SHUTTING_DOWN", "the server is closing; subscribe again")
+
+    async def watch(self, key: str, *, key_id: str) -> AsyncGenerator[None, None]:
+        """Once at the beginning, then after each change. Raises `SubscriptionClosed`."""
+        if self.count >= SUBSCRIBERS_MAX:
+            raise SubscriptionClosed("TOO_MANY_SUBSCRIPTIONS", "this node has too many open subscriptions")
+        watcher = _Watcher(key_id)
+        self._watchers.setdefault(key, set()).add(watcher)
+        try:
+            while True:
+                watcher.wake.clear()
+                if watcher.closing is not None:
+                    raise SubscriptionClosed(*watcher.closing)
+                yield None
+                await watcher.wake.wait()
+        finally:
+            self._watchers[key].discard(watcher)
+            if not self._watchers[key]:
+                del self._watchers[key]
+
+    def _everybody(self) -> list[_Watcher]:
+        return [watcher for watchers in self._watchers.values() for watcher in watchers]
+
+    def _close(self, watchers: Iterable[_Watcher], code: str, message: str) -> None:
+        for watcher in watchers:
+            watcher.closing = (code, message)
+            watcher.wake.set()
+
+
+_REVOKED = "the API key is no longer valid"

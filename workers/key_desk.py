@@ -1,0 +1,193 @@
+"""The desk for API keys: shape, then authority, then one transaction of the registry. And who the caller is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from domain.authority import Permission
+from domain.credentials import present
+from domain.identity import API_KEY_ID, TENANT_ID
+from domain.outcomes import Accepted, Outcome
+from domain.shapes import Shape, check_name, check_optional_integer, check_text
+from domain.tenancy import (
+    NO_KEY,
+    ApiKey,
+    IssuedKey,
+    Viewer,
+    check_key_name,
+    check_permissions,
+    decide_revoke_key,
+    is_visible,
+    refuse_expiry,
+    refuse_permissions,
+    refuse_tenant,
+)
+from storage import identity
+from storage.database import AnyConnection
+from storage.paging import Page, Position
+from workers.authority import new_secret
+from workers.ids import IdSource
+from workers.registry import (
+    Registrar,
+    Turn,
+    check_first,
+    check_owner,
+    refuse_invisible,
+    refuse_manager,
+    refuse_reader,
+)
+from workers.request import Caller
+
+CREATE_KEY: Final = "apiKeys.create"
+REVOKE_KEY: Final = "apiKeys.revoke"
+
+
+class KeyDesk:
+    """A tenant's members manage its keys, root's members everybody's."""
+
+    def __init__(self, registrar: Registrar, ids: IdSource) -> None:
+        self._registrar = registrar
+        self._ids = ids
+
+    async def viewer(self, caller: Caller) -> Outcome[Viewer]:
+        """Who the caller is: any valid key may ask."""
+        async with self._registrar.reading() as turn:
+            tenant = await identity.get_tenant(turn.connection, caller.principal.tenant_id)
+            key = await identity.get_api_key(turn.connection, caller.principal.key_id)
+        if tenant is None or key is None:
+            return NO_KEY
+        return Accepted(Viewer(tenant=tenant, key=key))
+
+    async def create_api_key(
+        self,
+        caller: Caller,
+        *,
+        tenant_id: Any,
+        name: Any,
+        permissions: Any = None,
+        expires_at: Any = None,
+        idempotency_key: Any = None,
+    ) -> Outcome[IssuedKey]:
+        """A new key and, this once, its secret; a retry gets the key without it. `permissions` None: the default.
+
+        Refuses in this order: INVALID_INPUT (shape), ACCESS_DENIED (also for a permission that the caller lacks),
+        CONFLICT (key), NOT_FOUND, INVALID_STATE (deleted), INVALID_INPUT `in-the-past`.
+        """
+        try:
+            owner = check_text(tenant_id, "tenantId", TENANT_ID)
+            title = check_key_name(check_name(name, "name"), "name")
+            allowed = check_permissions(permissions, "permissions")
+            expiry = check_optional_integer(expires_at, "expiresAt")
+            content = {"tenantId": owner, "name": title, "permissions": allowed, "expiresAt": expiry}
+            request = self._registrar.request(caller, CREATE_KEY, idempotency_key=idempotency_key, content=content)
+        except Shape as shape:
+            return shape.refusal
+        if denied := caller.principal.refuse_for(Permission.TENANCY_MANAGE, tenant_id=owner):
+            return denied
+        if denied := refuse_permissions(caller.principal, allowed, tenant_id=owner):
+            return denied
+        asked = ApiKey(
+            key_id=self._ids.new("key"),
+            tenant_id=owner,
+            name=title,
+            prefix="",
+            permissions=allowed,
+            created_at=0,
+            expires_at=expiry,
+        )
+
+        async def decide(turn: Turn) -> Outcome[IssuedKey]:
+            tenants = await identity.lock_tenants_shared(turn.connection, [owner])
+            now = await turn.now()
+            if refusal := refuse_tenant(tenants.get(owner)) or refuse_expiry(expiry, now=now):
+                return refusal
+            return Accepted(await _issue(turn, asked, now=now))
+
+        return await self._registrar.write(
+            request, decide, subject=lambda issued: issued.key.key_id, again=_issued_before
+        )
+
+    async def revoke_api_key(self, caller: Caller, *, key_id: Any, idempotency_key: Any = None) -> Outcome[ApiKey]:
+        """The key stops to be accepted, on every node within a second; its open streams end.
+
+        Refuses in this order: INVALID_INPUT, ACCESS_DENIED, CONFLICT (key), NOT_FOUND (another tenant's too).
+        """
+        try:
+            wanted = check_text(key_id, "keyId", API_KEY_ID)
+            request = self._registrar.request(
+                caller, REVOKE_KEY, idempotency_key=idempotency_key, content={"keyId": wanted}
+            )
+        except Shape as shape:
+            return shape.refusal
+        if denied := refuse_manager(caller):
+            return denied
+
+        async def decide(turn: Turn) -> Outcome[ApiKey]:
+            key = await identity.lock_api_key(turn.connection, wanted)
+            if key is None or not is_visible(caller.principal, key.tenant_id):
+                return NO_KEY
+            now = await turn.now()
+            outcome = decide_revoke_key(key, now=now)
+            if isinstance(outcome, Accepted) and outcome.answer != key:
+                await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now)
+            return outcome
+
+        return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
+
+    async def get_api_key(self, caller: Caller, *, key_id: Any) -> Outcome[ApiKey]:
+        """Refuses in this order: INVALID_INPUT, ACCESS_DENIED, NOT_FOUND (another tenant's too)."""
+        try:
+            wanted = check_text(key_id, "keyId", API_KEY_ID)
+        except Shape as shape:
+            return shape.refusal
+        if denied := refuse_reader(caller):
+            return denied
+        async with self._registrar.reading() as turn:
+            key = await identity.get_api_key(turn.connection, wanted)
+        if key is None or not is_visible(caller.principal, key.tenant_id):
+            return NO_KEY
+        return Accepted(key)
+
+    async def page_api_keys(
+        self,
+        caller: Caller,
+        *,
+        tenant_id: Any = None,
+        first: Any = None,
+        after: Position | None = None,
+        include_revoked: bool = False,
+    ) -> Outcome[Page[ApiKey]]:
+        """Keys of one tenant; None: the caller's own.
+
+        Refuses in this order: INVALID_INPUT, ACCESS_DENIED, NOT_FOUND (another tenant's too).
+        """
+        try:
+            owner = check_owner(caller, tenant_id)
+            count = check_first(first)
+        except Shape as shape:
+            return shape.refusal
+        if denied := refuse_reader(caller):
+            return denied
+        async with self._registrar.reading() as turn:
+            if refusal := await refuse_invisible(turn, caller, owner):
+                return refusal
+            page = await identity.page_api_keys(
+                turn.connection, owner, first=count, after=after, include_revoked=include_revoked
+            )
+        return Accepted(page)
+
+
+async def _issue(turn: Turn, asked: ApiKey, *, now: int) -> IssuedKey:
+    """Give the key its secret and write it down. A prefix that is taken makes the transaction begin anew."""
+    secret = new_secret()
+    presented = present(secret)
+    assert presented is not None, "our own secrets are well-formed"
+    key = replace(asked, prefix=presented.prefix, created_at=now)
+    await identity.flush_api_key(turn.connection, key, digest=presented.digest)
+    return IssuedKey(key=key, secret=secret)
+
+
+async def _issued_before(connection: AnyConnection, key_id: str) -> IssuedKey | None:
+    key = await identity.get_api_key(connection, key_id)
+    return IssuedKey(key=key, secret=None) if key else None

@@ -1,0 +1,212 @@
+"""Lanes: the node's writers. Decide per key, commit per lane.
+
+A lane owns one database connection. It drains what its actors' mailboxes hold, runs one turn for all of it in one
+transaction, and replies after the commit. There is no timer: while one batch is being written the next one gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from storage.database import AnyConnection, Connection, Trouble, Unavailable, trouble_of
+from workers import measures
+from workers.actor import Actor, Ask, Stopped
+
+log = logging.getLogger("earmark.lane")
+
+BATCH_MAX: Final = 256
+"""Commands a turn takes: the cost of one falls to its floor about here, and a failed batch is not too long to redo."""
+ATTEMPTS_MAX: Final = 4
+"""How often a batch is tried when the database drops out or is overtaken, before its callers are told to come back."""
+RETRY_PAUSES_S: Final = (0.0, 0.05, 0.25)
+RECONNECT_PAUSE_MAX_S: Final = 1.0
+
+Work: TypeAlias = Sequence[tuple[Actor[Any], Sequence[Ask]]]
+
+
+@dataclass(slots=True)
+class TurnResult:
+    """Outcomes to reply with once the transaction is durable, and what to wake then."""
+
+    replies: list[tuple[Ask, Any]] = field(default_factory=list)
+    changed_keys: list[str] = field(default_factory=list)
+    event_keys: list[str] = field(default_factory=list)
+    """Keys whose outbox has something new."""
+
+
+class Turn(Protocol):
+    """What a context does with a batch: lock, instant, read, advance, decide, flush, all on the given transaction."""
+
+    name: str
+
+    async def run(self, connection: AnyConnection, work: Work) -> TurnResult: ...
+
+    def forget(self, actors: Iterable[Actor[Any]]) -> None:
+        """The turn failed: what these actors hold in memory may be ahead of the database."""
+
+
+class Lane:
+    """One writer. Started and watched by the supervisor, through `run`."""
+
+    def __init__(
+        self,
+        name: str,
+        turn: Turn,
+        *,
+        connect: Callable[[], Awaitable[Connection]],
+        committed: Callable[[TurnResult], None],
+    ) -> None:
+        self.name = name
+        self._turn = turn
+        self._connect = connect
+        self._committed = committed
+        self._connection: Connection | None = None
+        self._queue: deque[Actor[Any]] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_stopped = False
+
+    def queue(self, actor: Actor[Any], ask: Ask) -> None:
+        if self._is_stopped:
+            raise Stopped("the node is closing")
+        actor.mailbox.append(ask)
+        if not actor.is_queued:
+            actor.is_queued = True
+            self._queue.append(actor)
+        self._idle.clear()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Turn after turn, until cancelled. Whatever a turn raises, the loop lives."""
+        try:
+            while True:
+                await self._wake.wait()
+                work = self._drain()
+                if work:
+                    await self._settle(work)
+                else:
+                    self._wake.clear()
+                    self._idle.set()
+        finally:
+            await self._disconnect()
+
+    async def stop(self, *, within_s: float) -> None:
+        """Take no more, finish what waits if it can be done in time, and let nobody hang."""
+        self._is_stopped = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout=within_s)
+        except TimeoutError:
+            log.warning("lane %s stopped with commands waiting", self.name)
+        for _, asks in self._drain(limit=None):
+            _fail(asks, Stopped("the node is closing"))
+
+    # -- batches -------------------------------------------------------------------------------------------------
+
+    def _drain(self, limit: int | None = BATCH_MAX) -> list[tuple[Actor[Any], list[Ask]]]:
+        """Up to `limit` commands, from every waiting actor in turn, so that a busy key does not starve the others."""
+        work: list[tuple[Actor[Any], list[Ask]]] = []
+        left = limit if limit is not None else 1 << 62
+        while self._queue and left > 0:
+            actor = self._queue.popleft()
+            asks = []
+            while actor.mailbox and left > 0:
+                asks.append(actor.mailbox.popleft())
+                left -= 1
+            if actor.mailbox:
+                self._queue.append(actor)
+            else:
+                actor.is_queued = False
+            work.append((actor, asks))
+        return work
+
+    async def _settle(self, work: Work) -> None:
+        """Run one batch to its end: committed, or every caller told why not."""
+        error = await self._attempt(work)
+        if error is None:
+            return
+        if trouble_of(error) is Trouble.TRANSIENT or isinstance(error, Unavailable):
+            for _, asks in work:
+                _fail(asks, Unavailable("the database did not answer; ask again with the same idempotency key"))
+        elif len(work) > 1:
+            await self._settle_apart([[(actor, asks)] for actor, asks in work])
+        elif len(work[0][1]) > 1:
+            actor, asks = work[0]
+            await self._settle_apart([[(actor, [ask])] for ask in asks])
+        else:
+            self._give_up(work[0][1], error)
+
+    async def _settle_apart(self, parts: Iterable[Work]) -> None:
+        """A poisoned command, or a lock that cannot be had, must not fail its neighbours."""
+        for part in parts:
+            await self._settle(part)
+
+    async def _attempt(self, work: Work) -> BaseException | None:
+        """Try a batch as often as it makes sense; the last error, or None once it is committed."""
+        error: BaseException | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                await asyncio.sleep(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S)) - 1])
+            try:
+                await self._run_turn(work)
+                return None
+            except asyncio.CancelledError:
+                for _, asks in work:
+                    _fail(asks, Stopped("the node is closing"))
+                raise
+            except Exception as caught:  # noqa: BLE001 - classified right below; the lane must live
+                error = caught
+                self._turn.forget(actor for actor, _ in work)
+                trouble = trouble_of(caught)
+                measures.TURN_FAILURES.labels(context=self._turn.name, trouble=trouble.value).inc()
+                if trouble is Trouble.TRANSIENT:
+                    await self._disconnect()
+                elif trouble is not Trouble.DUPLICATE:
+                    break
+        return error
+
+    async def _run_turn(self, work: Work) -> None:
+        connection = await self._connected()
+        with measures.turn(self._turn.name, sum(len(asks) for _, asks in work)):
+            async with connection.transaction():
+                result = await self._turn.run(connection, work)
+        for ask, outcome in result.replies:
+            if not ask.reply.done():
+                ask.reply.set_result(outcome)
+        self._committed(result)
+
+    def _give_up(self, asks: Sequence[Ask], error: BaseException) -> None:
+        if trouble_of(error) in (Trouble.BUSY, Trouble.DUPLICATE):
+            _fail(asks, Unavailable("the key is busy; ask again with the same idempotency key"))
+            return
+        log.error("a %s command failed", type(asks[0].command).__name__, exc_info=error)
+        _fail(asks, error)
+
+    # -- connection ----------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.is_closed():
+            connection.terminate()
+
+
+def lane_for(key: str, lanes: Sequence[Lane]) -> Lane:
+    """The lane of a key: the same on every call, spread over the lanes."""
+    return lanes[zlib.crc32(key.encode()) % len(lanes)]
+
+
+def _fail(asks: Iterable[Ask], error: BaseException) -> None:
+    for ask in asks:
+        if not ask.reply.done():
+            ask.reply.set_exception(error)

@@ -1,0 +1,77 @@
+"""Retention: events and remembered answers are removed when they are old. Nothing else ever is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.terms import DAY_MS
+from storage.database import Database, read_clock
+from storage.events import expire_events, page_streams
+from storage.replay import forget_answers
+from workers.capacity.turn import CREATE_GRANT
+from workers.clock import Clock
+from workers.schedule import Ran
+
+EVENT_DAYS_LEAST: Final = 7
+"""What clients are promised to find when they come back (D47)."""
+EVENT_DAYS: Final = 30
+ANSWER_DAYS: Final = 30
+KEPT_ANSWERS: Final = (CREATE_GRANT,)
+"""Operations whose answers live as long as what they made (D19): a key that made a grant is taken until it is gone."""
+ROWS_MAX: Final = 1_000
+"""Rows that one transaction removes: short, so that nobody waits for it."""
+STREAMS_MAX: Final = 500
+"""Streams that are read at once."""
+
+
+class RetentionJob:
+    """Raises ValueError when events are to be kept shorter than is promised."""
+
+    def __init__(
+        self, database: Database, clock: Clock, *, event_days: int = EVENT_DAYS, answer_days: int = ANSWER_DAYS
+    ) -> None:
+        if event_days < EVENT_DAYS_LEAST:
+            raise ValueError(f"events are kept for at least {EVENT_DAYS_LEAST} days, not {event_days}")
+        self._database = database
+        self._clock = clock
+        self._event_ms = event_days * DAY_MS
+        self._answer_ms = answer_days * DAY_MS
+
+    async def run_once(self) -> Ran:
+        """Remove everything that is too old, in small transactions."""
+        async with self._database.acquire() as connection:
+            now = self._clock.instant(await read_clock(connection))
+        streams = await self._expire_events(before=now - self._event_ms)
+        answers = await self._forget_answers(before=now - self._answer_ms)
+        return Ran(counts={"streams": streams, "answers": answers})
+
+    async def _expire_events(self, *, before: int) -> int:
+        """How many streams had something to remove."""
+        shortened, after = 0, ""
+        while True:
+            async with self._database.acquire() as connection:
+                streams = await page_streams(connection, after=after, limit=STREAMS_MAX)
+            if not streams:
+                return shortened
+            for stream in streams:
+                shortened += await self._shorten(stream, before=before)
+            after = streams[-1]
+
+    async def _shorten(self, stream: str, *, before: int) -> bool:
+        was_shortened = False
+        while await self._remove_some(stream, before=before):
+            was_shortened = True
+        return was_shortened
+
+    async def _remove_some(self, stream: str, *, before: int) -> bool:
+        async with self._database.transaction() as connection:
+            return await expire_events(connection, stream, before=before, limit=ROWS_MAX)
+
+    async def _forget_answers(self, *, before: int) -> int:
+        total = 0
+        while True:
+            async with self._database.transaction() as connection:
+                forgotten = await forget_answers(connection, before=before, keep=KEPT_ANSWERS, limit=ROWS_MAX)
+            total += forgotten
+            if forgotten < ROWS_MAX:
+                return total

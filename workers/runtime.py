@@ -1,0 +1,203 @@
+"""One node, put together: the database, the lanes and actors, the desks, the fan-out, the jobs; started and stopped here.
+
+Edges get a `Runtime` and call its desks; tests build one on a database of their own, with a clock of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from domain.capacity.state import CapacityState
+from domain.terms import SECOND_MS
+from storage.database import Database
+from workers import measures
+from workers.actor import Directory
+from workers.authority import Authenticator, ensure_root
+from workers.capacity.asking import CapacityAsker
+from workers.capacity.boundaries import BoundaryJob
+from workers.capacity.grants import GrantDesk
+from workers.capacity.guards import CapacityGuards
+from workers.capacity.instances import InstanceDesk
+from workers.capacity.meter import MeterJob
+from workers.capacity.providers.registry import Registry
+from workers.capacity.reads import CapacityReads
+from workers.capacity.reservations import ReservationDesk
+from workers.capacity.scan import ScanJob
+from workers.capacity.turn import CapacityTurn
+from workers.changes import ChangeBoard
+from workers.clock import Clock, DatabaseClock
+from workers.events import EventHub
+from workers.ids import IdSource
+from workers.key_desk import KeyDesk
+from workers.lane import Lane, TurnResult, lane_for
+from workers.provider_desk import ProviderDesk
+from workers.registry import Registrar
+from workers.relay import Listener, Relay
+from workers.retention import RetentionJob
+from workers.schedule import BOUNDARIES, CLOSING, METER, RELAY, RETENTION, SCAN, USED_KEYS, Ran, Schedule
+from workers.supervisor import Supervisor
+from workers.tenancy_desk import TenancyDesk
+
+log = logging.getLogger("earmark.runtime")
+
+LANES: Final = 2
+"""Writers a node: one keeps a fast disk busy, the second hides a slow flush of the first."""
+STREAM_CHECK_S: Final = 0.5
+"""How often open streams are held against the keys that are still valid: a revoked key ends its streams within a second."""
+STOP_WITHIN_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeOptions:
+    lanes: int = LANES
+    gone_after_misses: int = 1
+    """D13: complete scans in a row that must miss a reservation before it is gone."""
+    inventory_dir: Path | None = None
+    """The folder that inventories of the kind `file` lie in."""
+    scan_seconds: int = 60
+    event_days: int = 30
+    answer_days: int = 30
+    runs_jobs: bool = True
+
+
+class Runtime:
+    """What a node consists of. `start` before the first command; `stop` when no more edge calls come."""
+
+    def __init__(
+        self, database: Database, *, clock: Clock | None = None, options: RuntimeOptions | None = None
+    ) -> None:
+        self.database = database
+        self.clock = clock or DatabaseClock()
+        self.options = options or RuntimeOptions()
+        self.ids = IdSource(self.clock)
+        self.node = self.ids.new("node")
+        self.supervisor = Supervisor()
+        self._fan_out()
+        self._capacity()
+        self._registry()
+        self._jobs()
+
+    def _fan_out(self) -> None:
+        self.hub = EventHub(self.database)
+        self.board = ChangeBoard()
+        self.relay = Relay(self.database, self.hub, self.board, self.clock, node=self.node)
+        self.listener = Listener(self.database, self.hub, self.board, node=self.node)
+        self.authenticator = Authenticator(self.database, self.clock)
+
+    def _capacity(self) -> None:
+        turn = CapacityTurn(self.clock, self.ids)
+        self._lanes = [
+            Lane(f"capacity-{number}", turn, connect=self.database.connect, committed=self._committed)
+            for number in range(self.options.lanes)
+        ]
+        directory: Directory[CapacityState] = Directory(lambda key: lane_for(key, self._lanes))
+        measures.ACTORS.labels(context="capacity").set_function(lambda: len(directory))
+        self.asker = CapacityAsker(self.database, directory, self.ids, self.clock)
+        self.grants = GrantDesk(self.asker)
+        self.instances = InstanceDesk(self.asker)
+        self.reservations = ReservationDesk(self.asker, gone_after_misses=self.options.gone_after_misses)
+        self.guards = CapacityGuards(self.asker, self._committed)
+        self.reads = CapacityReads(self.asker)
+
+    def _registry(self) -> None:
+        self.providers = Registry(inventory_directory=self.options.inventory_dir)
+        registrar = Registrar(self.database, self.clock)
+        self.tenancy = TenancyDesk(registrar, self.ids, close_tenant=self.reservations.close_tenant)
+        self.keys = KeyDesk(registrar, self.ids)
+        self.accounts = ProviderDesk(registrar, self.ids, validate_settings=self.providers.validate_settings)
+
+    def _jobs(self) -> None:
+        boundaries, meter = BoundaryJob(self.asker), MeterJob(self.asker)
+        scan = ScanJob(self.asker, self.reservations, self.providers)
+        retention = RetentionJob(
+            self.database, self.clock, event_days=self.options.event_days, answer_days=self.options.answer_days
+        )
+        scan_ms = self.options.scan_seconds * SECOND_MS
+
+        async def sweep() -> Ran:
+            return Ran(counts={"reservations": await self.relay.sweep()})
+
+        async def close_tenants() -> Ran:
+            return Ran(counts={"tenants": await self.tenancy.finish_closing()})
+
+        async def note_used_keys() -> Ran:
+            return Ran(counts={"keys": await self.authenticator.flush_last_used()})
+
+        self.schedule = Schedule(
+            {
+                BOUNDARIES: boundaries.run_once,
+                METER: meter.run_once,
+                SCAN: partial(scan.run_once, every_ms=scan_ms),
+                RELAY: sweep,
+                CLOSING: close_tenants,
+                USED_KEYS: note_used_keys,
+                RETENTION: retention.run_once,
+            },
+            self.supervisor,
+            every_ms={SCAN: scan_ms},
+        )
+
+    async def open(self, *, root_tenant: str = "root", root_key: str | None = None) -> str | None:
+        """Make sure of the root tenant and its key, then start. The secret of a root key made here, to be shown once."""
+        made = await ensure_root(self.database, root_tenant_id=root_tenant, root_key=root_key, clock=self.clock)
+        self.start()
+        return made
+
+    def start(self) -> None:
+        for lane in self._lanes:
+            self.supervisor.keep(lane.name, lane.run)
+        self.supervisor.keep("relay", self.relay.run)
+        self.supervisor.keep("listener", self.listener.run)
+        self.supervisor.keep("streams", self._end_streams_of_revoked_keys)
+        if self.options.runs_jobs:
+            self.schedule.start()
+
+    def end_streams(self) -> None:
+        """Tell every subscriber to resume elsewhere."""
+        self.hub.close_all()
+        self.board.close_all()
+
+    async def stop(self) -> None:
+        """End streams, finish what was asked, hand over its events, and leave nothing behind."""
+        self.end_streams()
+        if self.options.runs_jobs:
+            await self.schedule.stop(within_s=STOP_WITHIN_S)
+        await asyncio.gather(*(lane.stop(within_s=STOP_WITHIN_S) for lane in self._lanes))
+        await self.relay.flush(give_up=True)
+        await self.supervisor.stop()
+
+    def _committed(self, result: TurnResult) -> None:
+        if result.changed_keys:
+            self.relay.wake(event_keys=result.event_keys, changed_keys=result.changed_keys)
+
+    async def _end_streams_of_revoked_keys(self) -> None:
+        while True:
+            await asyncio.sleep(STREAM_CHECK_S)
+            used = self.hub.key_ids() | self.board.key_ids()
+            if used and (revoked := used - await self.authenticator.still_valid(used)):
+                self.hub.close_keys(revoked)
+                self.board.close_keys(revoked)
+
+
+@asynccontextmanager
+async def running(
+    url: str, *, clock: Clock | None = None, options: RuntimeOptions | None = None
+) -> AsyncIterator[Runtime]:
+    """A started node on a migrated database."""
+    database = await Database.open(url)
+    try:
+        runtime = Runtime(database, clock=clock, options=options)
+        runtime.start()
+        try:
+            yield runtime
+        finally:
+            await runtime.stop()
+    finally:
+        await database.close()
