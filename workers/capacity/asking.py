@@ -1,0 +1,67 @@
+"""How a command reaches its reservation's actor, and comes back as something to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from domain.capacity.commands import CapacityCommand
+from domain.capacity.state import CapacityState
+from domain.identity import IDEMPOTENCY_KEY
+from domain.replay import RequestKey, fingerprint
+from domain.shapes import check_optional_text
+from storage.database import AnyConnection, Database, read_clock
+from workers import measures
+from workers.actor import Directory, Overloaded
+from workers.capacity.turn import Reply
+from workers.clock import Clock
+from workers.ids import IdSource
+from workers.request import NOBODY, Caller, Provenance
+
+UNASKED: Final = "~"
+"""Begins the keys that a desk makes itself, for commands whose effect must be recognised after a doubtful commit. No
+client can send one: it is outside the grammar of R2."""
+
+
+class CapacityAsker:
+    """The way in that desks and jobs share."""
+
+    def __init__(self, database: Database, directory: Directory[CapacityState], ids: IdSource, clock: Clock) -> None:
+        self.database = database
+        self.ids = ids
+        self.clock = clock
+        self._directory = directory
+
+    async def ask(self, key: str, command: CapacityCommand, provenance: Provenance = NOBODY) -> Reply:
+        """Decide one command. Raises `Overloaded`, `Stopped`, `storage.database.Unavailable`."""
+        try:
+            reply: Reply = await self._directory.actor(key).ask(command, provenance)
+        except Overloaded:
+            measures.OVERLOADED.labels(context="capacity").inc()
+            raise
+        return reply
+
+    async def now(self, connection: AnyConnection) -> int:
+        """The instant of a read."""
+        return self.clock.instant(await read_clock(connection))
+
+    def provenance(
+        self,
+        caller: Caller,
+        *,
+        owner: str,
+        operation: str,
+        idempotency_key: Any,
+        content: Mapping[str, Any],
+        always: bool = False,
+    ) -> Provenance:
+        """Where a command comes from. `always`: remembered even without a key of the client's. Raises `Shape`."""
+        given = check_optional_text(idempotency_key, "idempotencyKey", IDEMPOTENCY_KEY)
+        if given is None and always:
+            given = UNASKED + self.ids.new("req")
+        return Provenance(
+            request_id=caller.request_id,
+            trace_id=caller.trace_id,
+            key=RequestKey(owner, operation, given) if given is not None else None,
+            fingerprint=fingerprint(content),
+        )
