@@ -9,6 +9,7 @@ from domain.authority import Permission
 from domain.credentials import present
 from domain.identity import API_KEY_ID, TENANT_ID
 from domain.outcomes import Accepted, Outcome
+from domain.paging import LIST_MAX, check_first
 from domain.shapes import Shape, check_name, check_optional_integer, check_text
 from domain.tenancy import (
     NO_KEY,
@@ -31,7 +32,6 @@ from workers.ids import IdSource
 from workers.registry import (
     Registrar,
     Turn,
-    check_first,
     check_owner,
     refuse_invisible,
     refuse_manager,
@@ -164,7 +164,7 @@ class KeyDesk:
         """
         try:
             owner = check_owner(caller, tenant_id)
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_reader(caller):

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from domain.authority import Permission
 from domain.identity import ACCOUNT_ID, POOL_ID, TENANT_ID
 from domain.outcomes import Accepted, InvalidInput, Outcome
+from domain.paging import LIST_MAX, check_first
 from domain.registry import (
     EVERYBODY,
     KIND,
@@ -32,7 +33,7 @@ from storage.database import AnyConnection
 from storage.identity import lock_tenants_shared
 from storage.paging import Page, Position
 from workers.ids import IdSource
-from workers.registry import Registrar, Turn, check_first, refuse_unless_root
+from workers.registry import Registrar, Turn, refuse_unless_root
 from workers.request import Caller
 
 CREATE_ACCOUNT: Final = "providerAccounts.create"
@@ -117,7 +118,7 @@ class ProviderDesk:
     ) -> Outcome[Page[ProviderAccount]]:
         """Refuses in this order: INVALID_INPUT, ACCESS_DENIED."""
         try:
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_unless_root(caller, Permission.PROVIDERS_MANAGE):
@@ -171,7 +172,7 @@ class ProviderDesk:
     ) -> Outcome[Page[Pool]]:
         """Root sees all pools, a tenant those offered to it. Refuses in this order: INVALID_INPUT, ACCESS_DENIED."""
         try:
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_pool_reader(caller.principal):
@@ -220,7 +221,7 @@ class ProviderDesk:
         """
         try:
             wanted = check_text(pool_id, "poolId", POOL_ID)
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_pool_reader(caller.principal):

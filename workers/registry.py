@@ -15,11 +15,10 @@ from domain.authority import Permission
 from domain.identity import IDEMPOTENCY_KEY, TENANT_ID
 from domain.outcomes import Accepted, AccessDenied, NotFound, Outcome, Refusal, Replayed
 from domain.replay import Remembered, RequestKey, check_replay, fingerprint
-from domain.shapes import check_integer, check_optional_text
+from domain.shapes import check_optional_text
 from domain.tenancy import NO_TENANT, is_visible
 from storage.database import AnyConnection, Database, Trouble, Unavailable, read_clock, trouble_of
 from storage.identity import get_tenant
-from storage.paging import PAGE_DEFAULT, PAGE_MAX
 from storage.replay import flush_answer, read_answers
 from workers import measures
 from workers.clock import Clock
@@ -159,11 +158,6 @@ def refuse_manager(caller: Caller) -> AccessDenied | None:
 def check_owner(caller: Caller, tenant_id: Any) -> str:
     """The tenant whose list is wanted; the caller's own when none is named. Raises `Shape`."""
     return check_optional_text(tenant_id, "tenantId", TENANT_ID) or caller.principal.tenant_id
-
-
-def check_first(value: Any) -> int:
-    """How many items of a list are wanted. Raises `Shape`."""
-    return PAGE_DEFAULT if value is None else check_integer(value, "first", least=0, most=PAGE_MAX)
 
 
 def _word(outcome: Outcome[Any]) -> str:

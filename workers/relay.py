@@ -80,6 +80,13 @@ class Relay:
             await self._move(keys, set())
         return len(keys)
 
+    async def sweep_all(self) -> int:
+        """The same until nothing late is left; how many reservations had something."""
+        moved = 0
+        while (swept := await self.sweep()) > 0:
+            moved += swept
+        return moved
+
     async def _move(self, keys: list[str], changed: set[str]) -> None:
         events: list[EventRecord] = []
         async with self._database.transaction() as connection:

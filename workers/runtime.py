@@ -122,7 +122,7 @@ class Runtime:
         scan_ms = self.options.scan_seconds * SECOND_MS
 
         async def sweep() -> Ran:
-            return Ran(counts={"reservations": await self.relay.sweep()})
+            return Ran(counts={"reservations": await self.relay.sweep_all()})
 
         async def close_tenants() -> Ran:
             return Ran(counts={"tenants": await self.tenancy.finish_closing()})
@@ -134,7 +134,7 @@ class Runtime:
             {
                 BOUNDARIES: boundaries.run_once,
                 METER: meter.run_once,
-                SCAN: partial(scan.run_once, every_ms=scan_ms),
+                SCAN: partial(scan.run_once, every_ms=scan_ms if self.options.runs_jobs else 0),
                 RELAY: sweep,
                 CLOSING: close_tenants,
                 USED_KEYS: note_used_keys,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from domain.authority import Permission
 from domain.identity import PROJECT_ID, TENANT_ID
 from domain.outcomes import Accepted, Outcome
+from domain.paging import LIST_MAX, check_first
 from domain.shapes import Shape, check_name, check_text
 from domain.tenancy import (
     NO_PROJECT,
@@ -31,7 +32,6 @@ from workers.ids import IdSource
 from workers.registry import (
     Registrar,
     Turn,
-    check_first,
     check_owner,
     refuse_invisible,
     refuse_manager,
@@ -155,7 +155,7 @@ class TenancyDesk:
     ) -> Outcome[Page[Tenant]]:
         """Root sees all tenants, a tenant itself. Refuses in this order: INVALID_INPUT, ACCESS_DENIED."""
         try:
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_reader(caller):
@@ -255,7 +255,7 @@ class TenancyDesk:
         """
         try:
             owner = check_owner(caller, tenant_id)
-            count = check_first(first)
+            count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
         if denied := refuse_reader(caller):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from domain.capacity.boundaries import advance
 from domain.capacity.commands import CreateGrant, Surroundings
 from domain.capacity.grants import decide_create
-from domain.capacity.state import Billing, CapacityState
+from domain.capacity.state import Billing, CapacityState, Grant
 from domain.outcomes import Accepted, Refusal
 
 
@@ -107,12 +107,9 @@ def plan_grant(state: CapacityState, command: CreateGrant, *, around: Surroundin
     )
 
 
-def committed_slot_ms(commitments: tuple[tuple[int, int], ...], *, ends_at: int, until: int) -> int:
+def committed_slot_ms(grant: Grant, *, until: int) -> int:
     """Slot-milliseconds committed up to `until`: every piece of the term at the slots it had (R38, R39)."""
-    stop = min(ends_at, until)
-    edges = [*(start for start, _ in commitments), stop]
-    pieces = zip(commitments, pairwise(edges), strict=True)
-    return sum(slots * max(0, min(to, stop) - start) for (start, slots), (_, to) in pieces)
+    return sum(slots * max(0, min(to_at, until) - from_at) for from_at, to_at, slots in grant.pieces())
 
 
 def _windows(state: CapacityState, slots: int, starts_at: int, ends_at: int) -> Iterator[tuple[int, int]]:

@@ -53,7 +53,7 @@ def committed_ms(view: GrantView) -> int:
     (R38, R42)."""
     if view.grant.cancelled_at is not None:
         return 0
-    return committed_slot_ms(view.grant.commitments, ends_at=view.grant.ends_at, until=view.at)
+    return committed_slot_ms(view.grant, until=view.at)
 
 
 def shortfall_of(total: int, terms: Sequence[tuple[int, int, int]], *, now: int) -> int:

@@ -121,6 +121,11 @@ class Grant:
         """R26: a grant that names a project serves only that one."""
         return self.project_id is None or self.project_id == project_id
 
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """(from, to, slots) of the term: one, or one for each count of slots that it had."""
+        edges = [*(from_at for from_at, _ in self.commitments[1:]), self.ends_at]
+        return [(from_at, to_at, slots) for (from_at, slots), to_at in zip(self.commitments, edges, strict=True)]
+
     @property
     def preference(self) -> tuple[int, int, str]:
         """R27: project-restricted first, then the later end, then the lower id."""
@@ -231,9 +236,7 @@ class CapacityState:
         self.outsiders: dict[str, dict[str, Instance]] = {}
         """tenant id -> its attached running instances outside any grant."""
         self.timeline = Timeline(
-            (grant.starts_at, grant.ends_at, grant.slots)
-            for grant in self.grants.values()
-            if grant.cancelled_at is None
+            piece for grant in self.grants.values() if grant.cancelled_at is None for piece in grant.pieces()
         )
         self.running = 0
         """Attached running instances, whoever owns them, billing none included: our own part of U (R18)."""

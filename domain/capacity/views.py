@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.capacity.state import CapacityState, Grant, GrantState, Instance, ReservationStatus
+from domain.capacity.state import Grant, GrantState, Instance, ReservationStatus
 from domain.identity import split_reservation_key
 
 
@@ -62,28 +62,3 @@ class ReservationView:
     """How far the live grants' peak from now on exceeds the total; zero when all fit (D45)."""
     version: int
     at: int
-
-
-def reservation_view(state: CapacityState, *, shortfall: int, at: int) -> ReservationView:
-    """`state` has been advanced to `at`."""
-    head = state.reservation
-    return ReservationView(
-        key=head.key,
-        account_id=head.account_id,
-        reservation_id=head.reservation_id,
-        provider=head.provider,
-        flavor=head.flavor,
-        region=head.region,
-        status=head.status,
-        pool_id=head.pool_id,
-        created_at=head.created_at,
-        gone_at=head.gone_at,
-        total=head.total,
-        in_use=state.in_use,
-        granted_now=state.live_slots,
-        unused_granted=state.unused_granted,
-        free=max(0, state.free),
-        shortfall=shortfall,
-        version=head.version,
-        at=at,
-    )

@@ -1,7 +1,8 @@
 """The books of capacity reservations as a turn uses them: lock, read, flush.
 
 The one writer of `capacity_reservation`, `capacity_grant`, `capacity_instance`, `capacity_segment`, `capacity_locator`
-and, on the adding side, of `capacity_outbox`. Locks are taken here only, on heads, in the order of their keys (R12).
+and, on the adding side, of `capacity_outbox`; but for what the meter keeps for itself under the same lock: its
+watermarks, and the floor of the clock that it moves past a written hour (`storage.capacity.metering`). Locks are taken here only, on heads, in the order of their keys (R12).
 """
 
 from __future__ import annotations

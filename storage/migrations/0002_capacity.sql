@@ -58,6 +58,8 @@ create index capacity_grant_open on capacity_grant (key, ends_at) where cancelle
 create index capacity_grant_recent on capacity_grant (key, ends_at) where cancelled_at is null;
 create index capacity_grant_unmetered on capacity_grant (key) where cancelled_at is null and metered_through < ends_at;
 create index capacity_grant_of_tenant on capacity_grant (tenant_id, created_at desc, grant_id collate "C" desc);
+create index capacity_grant_open_of_tenant on capacity_grant (tenant_id, created_at desc, grant_id collate "C" desc)
+    where cancelled_at is null and not ended_applied;
 create index capacity_grant_newest on capacity_grant (created_at desc, grant_id collate "C" desc);
 
 create table capacity_instance (
@@ -140,7 +142,7 @@ create table usage_record (
     primary key (tenant_id, source_key),
     constraint usage_record_hour check (hour_start % 3600000 = 0)
 );
-create index usage_record_by_hour on usage_record (tenant_id, hour_start desc, source_key collate "C");
+create index usage_record_by_hour on usage_record (tenant_id, hour_start desc, source_key collate "C" desc);
 create index usage_record_of_grant on usage_record (tenant_id, grant_id, meter, hour_start) where grant_id is not null;
 
 -- Locks the heads one by one in the given (sorted) order, then reads them and the clock: what it returns is what holds.

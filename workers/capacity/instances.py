@@ -92,7 +92,7 @@ class InstanceDesk:
             return denied
         async with self._asker.database.acquire() as connection:
             candidates = await find_candidates(connection, tenant_id=tenant_id, flavor=flavor, pool_id=pool_id)
-        return await self._place(command, provenance, candidates)
+        return await self._place(command, provenance, candidates, flavor)
 
     async def start(
         self, caller: Caller, *, tenant_id: Any, instance_id: Any, idempotency_key: Any = None
@@ -163,7 +163,7 @@ class InstanceDesk:
         return await self._shown(key, await self._asker.ask(key, command, provenance))
 
     async def _place(
-        self, command: PlaceInstance, provenance: Provenance, candidates: list[Candidate]
+        self, command: PlaceInstance, provenance: Provenance, candidates: list[Candidate], flavor: str
     ) -> Outcome[InstanceView]:
         """An own grant's slot on any reservation first, then an ordinary one, by reservation id (D32)."""
         ready = [candidate for candidate in candidates if candidate.status is ReservationStatus.READY]
@@ -175,7 +175,7 @@ class InstanceDesk:
         attempts += [(candidate.key, command) for candidate in ready]
         outcome: Outcome[InstanceView] | None = None
         for key, attempt in attempts:
-            outcome = await self._shown(key, await self._asker.ask(key, attempt, provenance))
+            outcome = await self._shown(key, await self._asker.ask(key, attempt, provenance), flavor)
             if outcome != NO_SLOT:
                 return outcome
         if outcome is None and (remembered := await self._remembered(provenance)) is not None:

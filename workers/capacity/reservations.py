@@ -4,9 +4,9 @@ several of them at once (R51, R52, D29)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from domain.authority import Permission
 from domain.capacity.commands import (
@@ -22,21 +22,26 @@ from domain.capacity.state import ReservationStatus
 from domain.identity import ACCOUNT_ID, POOL_ID, RESERVATION_ID, TENANT_ID, reservation_key
 from domain.outcomes import Accepted, InvalidState, NotFound, Outcome, Refusal, Replayed
 from domain.registry import ProviderAccount
-from domain.replay import Remembered, check_replay
+from domain.replay import Remembered, RequestKey, check_replay
 from domain.shapes import Shape, check_text
 from storage.capacity.lookups import keys_of_account, keys_of_tenant
 from storage.database import Trouble, trouble_of
 from storage.registry import get_account
 from storage.replay import flush_answer, read_answers
-from workers.capacity.asking import CapacityAsker
+from workers.capacity.asking import UNASKED, CapacityAsker
 from workers.capacity.providers.push import PushProvider, report_from_push
 from workers.request import NOBODY, Caller, Provenance
 
 BIND: Final = "providerAccounts.bindReservation"
 REPORT: Final = "providerAccounts.report"
 UNBIND: Final = "providerAccounts.unbindReservation"
+MISS: Final = "vps.reservations.miss"
+"""The operation under which misses are remembered, by account; nobody asks for one by name."""
 ASKS_AT_ONCE: Final = 500
 """Commands that one report or sweep keeps waiting at a time: more would only fill mailboxes that others need."""
+
+Ask: TypeAlias = tuple[str, CapacityCommand, Provenance]
+"""The key of a reservation, what it is asked, and where that comes from."""
 
 
 class ReservationDesk:
@@ -106,7 +111,7 @@ class ReservationDesk:
         account = await self._account_or_answer(account_id, provenance, named)
         if not isinstance(account, ProviderAccount):
             return account
-        await self.take_report(account_id, account.provider, report, replace(provenance, key=None))
+        await self.take_report(account_id, account.provider, report, provenance)
         await self._remember(provenance, account_id)
         return Accepted(named)
 
@@ -119,17 +124,22 @@ class ReservationDesk:
         """
         if not report.complete:
             return []
-        commands: dict[str, CapacityCommand] = {}
+        plain = replace(provenance, key=None)
+        asks: dict[str, Ask] = {}
         for reported in report.reservations:
             key = reservation_key(account_id, reported.reservation_id)
-            commands[key] = _observation(account_id, provider, reported)
-        reported_keys = list(commands)
+            asks[key] = key, _observation(account_id, provider, reported), plain
+        reported_keys = list(asks)
         async with self._asker.database.acquire() as connection:
             known = await keys_of_account(connection, account_id)
+        report_id = provenance.key.idempotency_key if provenance.key else self._asker.ids.new("req")
         for key, status in known.items():
-            if key not in commands and status is not ReservationStatus.GONE:
-                commands[key] = MissReservation(gone_after_misses=self._gone_after_misses)
-        await self.ask_all(commands, provenance)
+            if key not in asks and status is not ReservationStatus.GONE:
+                # A report is one miss, also when its commit is in doubt and it is written again (D13).
+                once = RequestKey(account_id, MISS, f"{UNASKED}{report_id}/{key}")
+                miss = MissReservation(gone_after_misses=self._gone_after_misses)
+                asks[key] = key, miss, replace(provenance, key=once)
+        await self._ask_all(asks.values())
         return reported_keys
 
     async def close_tenant(self, tenant_id: str) -> None:
@@ -140,14 +150,13 @@ class ReservationDesk:
         """
         async with self._asker.database.acquire() as connection:
             keys = await keys_of_tenant(connection, tenant_id)
-        await self.ask_all({key: CloseTenant(tenant_id=tenant_id) for key in keys}, NOBODY)
+        await self._ask_all((key, CloseTenant(tenant_id=tenant_id), NOBODY) for key in keys)
 
-    async def ask_all(self, commands: dict[str, CapacityCommand], provenance: Provenance) -> None:
+    async def _ask_all(self, asks: Iterable[Ask]) -> None:
         """One command a key, some hundred at a time."""
-        keys = list(commands)
-        for start in range(0, len(keys), ASKS_AT_ONCE):
-            page = keys[start : start + ASKS_AT_ONCE]
-            await asyncio.gather(*(self._asker.ask(key, commands[key], provenance) for key in page))
+        waiting = list(asks)
+        for start in range(0, len(waiting), ASKS_AT_ONCE):
+            await asyncio.gather(*(self._asker.ask(*ask) for ask in waiting[start : start + ASKS_AT_ONCE]))
 
     async def _account_or_answer(
         self, account_id: str, provenance: Provenance, named: tuple[str, ...]

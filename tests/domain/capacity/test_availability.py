@@ -7,7 +7,7 @@ from typing import Any
 from domain.capacity.availability import Step, availability, committed_slot_ms, earliest_fits, plan_grant
 from domain.capacity.commands import CreateGrant
 from domain.capacity.refusals import CapacityUnavailable
-from domain.capacity.state import Billing
+from domain.capacity.state import Billing, CapacityState
 from tests.domain.capacity.world import AROUND, B, H, World
 
 
@@ -77,7 +77,20 @@ def test_a_plan_that_is_accepted_says_what_room_there_really_is_and_when_it_runs
 
 
 def test_committed_time_counts_every_piece_at_its_slots() -> None:
-    pieces = ((B, 4), (B + H, 6))
-    assert committed_slot_ms(pieces, ends_at=B + 2 * H, until=B + 9 * H) == 10 * H
-    assert committed_slot_ms(pieces, ends_at=B + 2 * H, until=B + H + H // 2) == 7 * H
-    assert committed_slot_ms(((B, 4),), ends_at=B + 2 * H, until=B - H) == 0
+    world = World()
+    grant = world.create(4, B, B + 2 * H)
+    world.now = B + H
+    world.amend(grant, slots=6)
+    assert committed_slot_ms(grant, until=B + 9 * H) == 10 * H
+    assert committed_slot_ms(grant, until=B + H + H // 2) == 7 * H
+    assert committed_slot_ms(grant, until=B - H) == 0
+
+
+def test_books_read_again_know_the_slots_that_a_term_had() -> None:
+    world = World()
+    grant = world.create(4, B, B + 2 * H)
+    world.now = B + H
+    world.amend(grant, slots=6)
+    read_again = CapacityState(world.state.reservation, [grant])
+    for at in (B, B + H - 1, B + H, B + 2 * H - 1, B + 2 * H):
+        assert read_again.timeline.level(at) == world.state.timeline.level(at)

@@ -1,0 +1,1 @@
+"""How budgets, their holds and their ledgers are kept."""

@@ -1,0 +1,1 @@
+"""The order and the timing of budgets: their desk, turns and expiry."""
