@@ -1,0 +1,1 @@
+"""How GraphQL clients say it: types, inputs, results, and their translation to commands."""

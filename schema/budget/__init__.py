@@ -1,0 +1,1 @@
+"""Budgets in GraphQL: scopes, holds, debits and funding."""

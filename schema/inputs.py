@@ -1,0 +1,43 @@
+"""From an input object to the keywords of a desk."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import strawberry
+
+from domain.identity import split_reservation_key
+from schema.context import operation
+
+INPUT: Final = strawberry.argument(name="input")
+"""The one argument of every mutation. Its name, and the two that follow, mean something else in Python."""
+ID: Final = strawberry.argument(name="id")
+ALL: Final = strawberry.argument(name="all", description="Every tenant's: for root, acting in the root tenant.")
+RESERVATION: Final = strawberry.argument(description="The id of a CapacityReservation: for root only.")
+
+
+def given(wanted: Any) -> dict[str, Any]:
+    """The fields of an input object by their Python names, just as they came: desks check them."""
+    return {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+
+
+def in_own_tenant(wanted: Any) -> dict[str, Any]:
+    """The same; where no tenant is named, the caller acts in its own."""
+    return in_tenant(given(wanted))
+
+
+def in_tenant(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {**keywords, "tenant_id": own_tenant(keywords["tenant_id"])}
+
+
+def own_tenant(tenant_id: str | None) -> str:
+    return operation().caller.principal.tenant_id if tenant_id is None else tenant_id
+
+
+def reservation_of(reservation: str | None) -> dict[str, str]:
+    """The id of a CapacityReservation, taken apart; what is no such id is refused where its parts are checked."""
+    if reservation is None:
+        return {}
+    account_id, reservation_id = split_reservation_key(reservation)
+    return {"account_id": account_id, "reservation_id": reservation_id}

@@ -1,0 +1,88 @@
+"""The whole schema, put together once: types cannot be built into two schemas of one process."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import strawberry
+from strawberry.schema.config import StrawberryConfig
+
+from schema import events, paging, refusals, tenancy
+from schema.capacity import availability, grants, instances, plans, providers, reservations, usage
+from schema.capacity import refusals as capacity_refusals
+from schema.context import PerOperation
+from schema.descriptions import describe
+from schema.failures import DescribeFailures, StrictSchema
+from schema.limits import LimitDocument, LimitTokens, RememberParsed, RememberValidated
+from schema.scalars import SCALARS
+
+
+@strawberry.type
+class Query(
+    tenancy.TenancyQuery,
+    providers.ProviderQuery,
+    reservations.ReservationQuery,
+    grants.GrantQuery,
+    plans.PlanQuery,
+    instances.InstanceQuery,
+    usage.UsageQuery,
+    events.EventQuery,
+):
+    """Reads. What does not exist for the caller is null; lists are pages."""
+
+
+@strawberry.type
+class Mutation(
+    tenancy.TenancyMutation,
+    providers.ProviderMutation,
+    reservations.ReservationMutation,
+    grants.GrantMutation,
+    instances.InstanceMutation,
+):
+    """Changes. Each answers with the object or with a typed refusal. A retry with the same idempotency key changes
+    nothing more and gets the object as it is by then."""
+
+
+@strawberry.type
+class Subscription(events.EventSubscription, reservations.ReservationSubscription):
+    """Streams that go on until one side ends them."""
+
+
+describe(
+    (
+        paging,  # before all that make connections of their own out of it
+        events,
+        refusals,
+        tenancy,
+        availability,
+        capacity_refusals,
+        grants,
+        instances,
+        plans,
+        providers,
+        reservations,
+        usage,
+        sys.modules[__name__],
+    )
+)
+
+schema: Final = StrictSchema(
+    query=Query,
+    mutation=Mutation,
+    subscription=Subscription,
+    extensions=[
+        DescribeFailures,
+        PerOperation,
+        LimitTokens,
+        LimitDocument,
+        RememberParsed,
+        RememberValidated,
+    ],
+    config=StrawberryConfig(scalar_map=SCALARS),
+)
+
+
+def sdl() -> str:
+    """The contract as text."""
+    return f"{schema.as_str()}\n"

@@ -1,0 +1,199 @@
+"""The GraphQL endpoint: over HTTP by the GraphQL-over-HTTP rules, over graphql-transport-ws, and as server-sent events.
+
+Who asks is settled before anything is read. Closing a connection cancels what it waits for and nothing else: a command
+that was queued is decided by its lane, whoever still listens.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from cross_web import HTTPException
+from graphql import GraphQLError
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+from strawberry.asgi import GraphQL
+from strawberry.http import GraphQLHTTPResponse
+from strawberry.http.streaming import SSETransport
+from strawberry.subscriptions import GRAPHQL_SSE_PROTOCOL, GRAPHQL_TRANSPORT_WS_PROTOCOL
+from strawberry.types import ExecutionResult
+from strawberry.types.unset import UnsetType
+
+from schema.context import Context
+from schema.failures import RequestError, unauthenticated
+from schema.root import schema
+from server.accept import GRAPHQL_JSON, JSON, prefers_events, prefers_graphql_json
+from server.auth import caller_of, secret_of
+from server.sockets import SocketContext, SocketHandler, TextSocket, open_socket
+from storage.database import Unavailable
+from workers.runtime import Runtime
+
+BODY_MAX: Final = 4 * 1_048_576
+"""Bytes of a request: a report of five thousand reservations with the longest names has three million."""
+INIT_WITHIN: Final = timedelta(seconds=10)
+"""How long a socket may stay open without saying who it is."""
+OPERATIONS_MAX: Final = 100
+"""Operations that one socket has open at a time, subscriptions for the most part."""
+HEARTBEAT_S: Final = 15.0
+"""Silence after which an event stream sends a comment, so that nothing in between takes it for dead."""
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class BodyTooLarge(Exception):  # noqa: N818 - what it is
+    pass
+
+
+class EventStream(SSETransport):
+    """Server-sent events, only for a client that prefers them: some list them behind JSON on every request."""
+
+    def __init__(self) -> None:
+        super().__init__(heartbeat_interval=HEARTBEAT_S)
+
+    def accepts(self, accept: str) -> bool:
+        return prefers_events(accept)
+
+
+class GraphQLEndpoint(GraphQL[Context, None]):
+    """Mount it as a route's endpoint and as a WebSocket route's. It finds the node in `app.state.runtime`."""
+
+    body_max = BODY_MAX
+    stream_transport_classes_by_protocol = {GRAPHQL_SSE_PROTOCOL: EventStream}  # noqa: RUF012 - strawberry's attribute
+    graphql_transport_ws_handler_class = SocketHandler
+    websocket_adapter_class = TextSocket
+
+    def __init__(self) -> None:
+        super().__init__(
+            schema,
+            graphql_ide=None,
+            subscription_protocols=(GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_SSE_PROTOCOL),
+            connection_init_wait_timeout=INIT_WITHIN,
+            max_subscriptions_per_connection=OPERATIONS_MAX,
+            # A key travels in a header or a message that a page must be given, never in a cookie: a page of another
+            # origin can do no more than any other program.
+            allowed_origins=("*",),
+        )
+
+    # -- HTTP ----------------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope, _bounded(receive, self.body_max))
+            response = await self._respond(request)
+            await response(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            caller = await caller_of(_runtime(request).authenticator, secret_of(request.headers), **_ids(request))
+            if caller is None:
+                return self._fail(request, 401, unauthenticated(), headers={"www-authenticate": "Bearer"})
+            _refuse_length(request.headers, self.body_max)
+            request.state.caller = caller
+            return self._in_own_media_type(request, await self.run(request))
+        except HTTPException as error:
+            return self._fail(request, error.status_code, RequestError("BAD_REQUEST", error.reason))
+        except BodyTooLarge:
+            message = f"the request has more than {self.body_max} bytes"
+            return self._fail(request, 413, RequestError("BODY_TOO_LARGE", message, limit=self.body_max))
+        except Unavailable as error:
+            return self._fail(request, 503, RequestError("UNAVAILABLE", str(error)), headers={"retry-after": "1"})
+
+    def _fail(
+        self, request: Request, status: int, error: GraphQLError, *, headers: dict[str, str] | None = None
+    ) -> Response:
+        media_type = GRAPHQL_JSON if prefers_graphql_json(request.headers.get("accept", "")) else JSON
+        body = self.encode_json({"errors": [error.formatted]})
+        return Response(body, status_code=status, headers=headers, media_type=f"{media_type}; charset=utf-8")
+
+    def _in_own_media_type(self, request: Request, response: Response) -> Response:
+        """In GraphQL's own media type a request that was never executed is a bad one; in plain JSON it is a 200."""
+        is_plain = response.media_type == JSON
+        if is_plain and prefers_graphql_json(request.headers.get("accept", "")):
+            response.headers["content-type"] = f"{GRAPHQL_JSON}; charset=utf-8"
+            if response.status_code == 200 and getattr(request.state, "was_not_executed", False):
+                response.status_code = 400
+        return response
+
+    async def process_result(self, request: Request, result: ExecutionResult) -> GraphQLHTTPResponse:
+        shown = await super().process_result(request, result)
+        if result.data is None and result.errors and all(error.path is None for error in result.errors):
+            shown.pop("data", None)
+            request.state.was_not_executed = True
+        return shown
+
+    def parse_json(self, data: str | bytes) -> Any:
+        value = super().parse_json(data)
+        if isinstance(data, bytes) and not isinstance(value, dict | list):  # a body; parameters of an address are text
+            raise HTTPException(400, "The request must be a JSON object")
+        return value
+
+    def encode_json(self, data: object) -> str:
+        """Text, since bytes would be sent as binary frames, which clients of the protocol do not read."""
+        return _encode(data).decode()
+
+    def decode_json(self, data: str | bytes) -> object:
+        try:
+            return _decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise json.JSONDecodeError(str(error), "", 0) from None
+
+    # -- who asks ------------------------------------------------------------------------------------------------------
+
+    async def get_context(self, request: Request | WebSocket, response: Response | WebSocket) -> Context:
+        runtime = _runtime(request)
+        if isinstance(request, WebSocket):
+            ids = _ids(request)
+            return SocketContext(
+                runtime=runtime,
+                is_socket=True,
+                headers=request.headers,
+                request_id=ids["request_id"],
+                trace_id=ids["trace_id"],
+            )
+        return Context(runtime=runtime, caller=request.state.caller)
+
+    async def on_ws_connect(self, context: Context) -> UnsetType:
+        assert isinstance(context, SocketContext)
+        await open_socket(context)
+        return UnsetType()
+
+
+def _runtime(request: Request | WebSocket) -> Runtime:
+    runtime: Runtime = request.app.state.runtime
+    return runtime
+
+
+def _ids(request: Request | WebSocket) -> dict[str, str | None]:
+    state = request.scope.get("state", {})
+    return {"request_id": state.get("request_id"), "trace_id": state.get("trace_id")}
+
+
+def _refuse_length(headers: Headers, most: int) -> None:
+    """A body that says to be too large is not read at all."""
+    declared = headers.get("content-length", "")
+    if declared.isascii() and declared.isdecimal() and int(declared) > most:
+        raise BodyTooLarge
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """Counts a body that does not say how large it is."""
+    total = 0
+
+    async def count() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > most:
+            raise BodyTooLarge
+        return message
+
+    return count
