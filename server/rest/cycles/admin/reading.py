@@ -1,0 +1,80 @@
+"""What the admin plane's requests share: whose thing is meant, its instants, and how long its lists are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from domain.amounts import Unit
+from domain.outcomes import InvalidInput
+from domain.shapes import Shape
+from server.rest.cycles.exchange import Exchange
+from server.rest.cycles.instants import read_instant
+from server.rest.cycles.listings import page_of
+from server.rest.cycles.query import Query
+
+PAGE_MAX: Final = 100
+SEARCH_MAX: Final = 128
+_TENANT: Final = "tenant:"
+
+
+def list_of(query: Query) -> dict[str, Any]:
+    """The limit and the cursor of a list of this plane."""
+    return page_of(query, most=PAGE_MAX)
+
+
+def search_of(query: Query) -> str | None:
+    return query.text("search", most=SEARCH_MAX)
+
+
+def named_budget(query: Query) -> dict[str, Any]:
+    """The scope and unit that name a budget. Raises `Shape`."""
+    scope = query.required("scope")
+    query.required("unit")
+    unit = query.choice("unit", Unit)
+    assert unit is not None, "it is required"
+    return {"scope": scope, "unit": unit}
+
+
+def tenant_of_scope(exchange: Exchange, scope: str) -> str | None:
+    """An operator names no tenant beside a scope: its first segment does (11.3). None for a tenant's own key."""
+    if not exchange.is_admin:
+        return None
+    first = scope.partition("/")[0].lower()
+    if not first.startswith(_TENANT) or first == _TENANT:
+        raise _refused("scope", "grammar", "a budget's scope begins with tenant:<id>")
+    return first.removeprefix(_TENANT)
+
+
+def tenant_in_body(exchange: Exchange, tenant_id: str | None) -> str | None:
+    """An operator has to say for whom, a tenant must not (11.3). Raises `Shape`."""
+    if exchange.is_admin and not tenant_id:
+        raise _refused("tenant_id", "missing", "tenant_id is required when using admin key authentication")
+    if not exchange.is_admin and tenant_id is not None:
+        raise _refused("tenant_id", "forbidden", "tenant_id is the key's own and must not be in the body")
+    return tenant_id
+
+
+def tenant_in_query(exchange: Exchange, query: Query) -> str | None:
+    """Required of an operator, passed over for a tenant. Raises `Shape`."""
+    if not exchange.is_admin:
+        return None
+    tenant_id = query.text("tenant_id")
+    if tenant_id is None:
+        raise _refused(
+            "tenant_id", "missing", "tenant_id query parameter is required when using admin key authentication"
+        )
+    return tenant_id
+
+
+def instant_in_body(text: str | None, field: str) -> int | None:
+    """Raises `Shape`."""
+    if text is None:
+        return None
+    at = read_instant(text)
+    if at is None:
+        raise _refused(field, "malformed", f"{field} must be an RFC 3339 date-time with its offset")
+    return at
+
+
+def _refused(field: str, reason: str, message: str) -> Shape:
+    return Shape(InvalidInput(field=field, reason=reason, message=message))

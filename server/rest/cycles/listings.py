@@ -1,0 +1,102 @@
+"""What can be looked at without changing anything: budget reservations and balances (1.7, 6.1 to 6.3)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from domain.budget.records import ReservationStatus
+from domain.budget.values import LEVELS, Subject
+from domain.outcomes import AccessDenied, InvalidInput, Refusal
+from server.rest.cycles.answers import Document, show_balance, show_reservation
+from server.rest.cycles.exchange import Answer, Exchange, Reply
+from server.rest.cycles.query import Query
+from workers.budget.reads import ReservationQuery, ReservationSort, Window
+
+PAGE_DEFAULT: Final = 50
+PAGE_MAX: Final = 200
+
+_ADMIN_NEEDS_TENANT: Final = "tenant query parameter is required when using admin key authentication"
+
+
+async def get_reservation(exchange: Exchange) -> Answer:
+    found = await exchange.runtime.budget_reads.reservation(
+        exchange.caller, reservation_id=exchange.path("reservation_id"), as_admin=exchange.is_admin
+    )
+    if isinstance(found, Refusal):
+        return found
+    return Reply(show_reservation(found.reservation, found.status), owner=found.tenant_id)
+
+
+async def list_reservations(exchange: Exchange) -> Answer:
+    """A tenant sees its own; an operator names the tenant whose are wanted (6.1)."""
+    query = exchange.query()
+    tenant_id = query.text("tenant")
+    if exchange.is_admin and tenant_id is None:
+        return InvalidInput(field="tenant", reason="missing", message=_ADMIN_NEEDS_TENANT)
+    if (refused := refuse_other_tenant(exchange, tenant_id)) is not None:
+        return refused
+    include = query.words("include")
+    found = await exchange.runtime.budget_reads.reservations(
+        exchange.caller, query=_reservation_query(query), tenant_id=tenant_id, **page_of(query, most=PAGE_MAX)
+    )
+    if isinstance(found, Refusal):
+        return found
+    rows = [show_reservation(seen.reservation, seen.status, include=include) for seen in found.items]
+    return Reply(page("reservations", rows, found), owner=tenant_id)
+
+
+async def get_balances(exchange: Exchange) -> Answer:
+    """Two planes define this path; the parameters tell which of them is meant (6.3)."""
+    query = exchange.query()
+    subject = _subject(query, levels=LEVELS)
+    if (refused := refuse_other_tenant(exchange, subject.tenant)) is not None:
+        return refused
+    found = await exchange.runtime.budget_reads.balances(
+        exchange.caller,
+        subject=subject,
+        exact=query.boolean("include_children") is False,
+        **page_of(query, most=PAGE_MAX),
+    )
+    if isinstance(found, Refusal):
+        return found
+    return Reply(page("balances", [show_balance(balance) for balance in found.items], found))
+
+
+def refuse_other_tenant(exchange: Exchange, tenant_id: str | None) -> AccessDenied | None:
+    """For a tenant's key the parameter only confirms whose it is."""
+    if exchange.is_admin or tenant_id is None or tenant_id == exchange.tenant_id:
+        return None
+    return AccessDenied(message="the tenant asked for is not the tenant of the key")
+
+
+def page_of(query: Query, *, most: int) -> dict[str, Any]:
+    limit = query.integer("limit", least=1, most=most)
+    return {"limit": PAGE_DEFAULT if limit is None else limit, "cursor": query.text("cursor")}
+
+
+def page(name: str, rows: list[Document], listing: Any) -> Document:
+    """The last page has no cursor."""
+    shown: Document = {name: rows, "has_more": listing.has_more}
+    if listing.has_more and listing.next_cursor is not None:
+        shown["next_cursor"] = listing.next_cursor
+    return shown
+
+
+def _reservation_query(query: Query) -> ReservationQuery:
+    created = Window(*query.window("from", "to"))
+    expires = Window(*query.window("expires_from", "expires_to"))
+    finalized = Window(*query.window("finalized_from", "finalized_to"))
+    return ReservationQuery(
+        idempotency_key=query.text("idempotency_key", most=256),
+        status=query.choice("status", ReservationStatus),
+        subject=_subject(query, levels=LEVELS[1:]),
+        created=created,
+        expires=expires,
+        finalized=finalized,
+        sort_by=query.choice("sort_by", ReservationSort, folds=True) or ReservationSort.CREATED_AT,
+        descending=query.is_descending(),
+    )
+
+
+def _subject(query: Query, *, levels: tuple[str, ...]) -> Subject:
+    return Subject(**{level: query.text(level) for level in levels})
