@@ -179,7 +179,10 @@ class Lane:
         for ask, outcome in result.replies:
             if not ask.reply.done():
                 ask.reply.set_result(outcome)
-        self._committed(result)
+        try:
+            self._committed(result)
+        except Exception:  # the turn stands and its callers have their replies: this must not look like its failure
+            log.exception("what follows a committed turn failed")
 
     def _give_up(self, asks: Sequence[Ask], error: BaseException) -> None:
         if trouble_of(error) in (Trouble.BUSY, Trouble.DUPLICATE):
