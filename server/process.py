@@ -21,6 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from server.settings import Settings
+from storage.database import Connection, connect
 from storage.migrate import migrate
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ PING_S: Final = 20.0
 """Heartbeat of WebSockets: a peer that is gone is noticed within two of them."""
 WATCH_S: Final = 1.0
 """How often the embedded PostgreSQL is looked after: requests wait for a connection about five times as long."""
+POSTGRES_LEAST: Final = 150_000
+"""15.0: unique keys in which nulls are equal came with it."""
 BACKLOG: Final = 2_048
 
 STOPPING: Final = tuple(
@@ -52,6 +55,10 @@ _ALWAYS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
 class StrangePackage(Exception):  # noqa: N818 - the message says it
     """Another distribution has put its module in the place of ours."""
+
+
+class OldPostgres(Exception):  # noqa: N818 - the message says it
+    """The database's server is of a version that lacks what the migrations need."""
 
 
 class CannotListen(Exception):  # noqa: N818 - the message says it
@@ -129,11 +136,31 @@ def migrated_database(settings: Settings) -> Iterator[str]:
 
 
 def bring_up_to_date(url: str) -> list[str]:
-    """The names of the migrations that were applied. Waits for another process that is at it."""
-    names = asyncio.run(migrate(url))
+    """The names of the migrations that were applied. Waits for another process that is at it. Raises `OldPostgres`."""
+    names = asyncio.run(_migrate(url))
     for name in names:
         log.info("migrated", extra={"migration": name})
     return names
+
+
+async def _migrate(url: str) -> list[str]:
+    connection = await connect(url)
+    try:
+        check_version(await version_of(connection))
+    finally:
+        await connection.close()
+    return await migrate(url)
+
+
+async def version_of(connection: Connection) -> int:
+    """As PostgreSQL counts: 150_004 is 15.4."""
+    return int(await connection.fetchval("show server_version_num"))
+
+
+def check_version(number: int) -> None:
+    """Raises `OldPostgres`."""
+    if number < POSTGRES_LEAST:
+        raise OldPostgres(f"PostgreSQL {POSTGRES_LEAST // 10_000} or later is needed, this is {number // 10_000}")
 
 
 # -- signals and sockets -----------------------------------------------------------------------------------------------
@@ -169,7 +196,9 @@ def listening_socket(settings: Settings) -> socket.socket:
     """Bound before anything is started, so that a taken port is known at once. Raises `CannotListen`."""
     host, port = settings.host, settings.port
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # A name such as localhost has both: most clients try the older one, and every one can.
+        family, kind, _, _, address = min(found, key=lambda entry: entry[0] is not socket.AF_INET)
         listener = socket.socket(family, kind)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from server.commands.common import settings_of, show
-from server.process import check_packages, reachable_database
+from server.process import check_packages, check_version, reachable_database, version_of
 from server.settings import Settings, SettingsError
 from storage.database import connect
 from storage.migrate import known, pending
-
-POSTGRES_LEAST = 150_000
-"""PostgreSQL 15, as `server_version_num` counts."""
 
 
 def run(given: argparse.Namespace) -> int:
@@ -69,9 +66,8 @@ def _database(settings: Settings) -> str:
 async def _look(url: str) -> str:
     connection = await connect(url)
     try:
-        number = int(await connection.fetchval("show server_version_num"))
-        if number < POSTGRES_LEAST:
-            raise RuntimeError(f"PostgreSQL 15 or later is needed, this is {number // 10_000}")
+        number = await version_of(connection)
+        check_version(number)
         missing = await pending(connection)
     finally:
         await connection.close()

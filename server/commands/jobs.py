@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
 
 from server.commands.common import settings_of, show
 from server.commands.node import quiet_node
@@ -14,8 +13,7 @@ from workers.schedule import Ran
 
 
 def run(given: argparse.Namespace) -> int:
-    # Who asks for a scan wants one now, not one if it is due.
-    settings = replace(settings_of(given), scan_seconds=0)
+    settings = settings_of(given)
     with migrated_database(settings) as url:
         ran = asyncio.run(_pass(settings, url, given.job))
     counts = dict(ran.counts)

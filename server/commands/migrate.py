@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 from server.commands.common import settings_of, show
-from server.process import reachable_database
-from storage.migrate import migrate
+from server.process import bring_up_to_date, reachable_database
 
 
 def run(given: argparse.Namespace) -> int:
     settings = settings_of(given)
     with reachable_database(settings) as url:
-        names = asyncio.run(migrate(url))
+        names = bring_up_to_date(url)
     show(
         given,
         {"applied": names},
