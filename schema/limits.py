@@ -22,7 +22,7 @@ from graphql import (
     SelectionNode,
     ValidationContext,
 )
-from strawberry.extensions import AddValidationRules, MaxTokensLimiter, ParserCache, ValidationCache
+from strawberry.extensions import AddValidationRules, MaxTokensLimiter, ParserCache, SchemaExtension, ValidationCache
 
 from schema.failures import TOO_DEEP
 
@@ -137,3 +137,16 @@ class RememberValidated(ValidationCache):
             yield
         else:
             yield from super().on_validate()
+
+
+class AskWhichOperation(SchemaExtension):
+    """A document with several operations needs the name of one: the library would silently take the first."""
+
+    def on_validate(self) -> Iterator[None]:
+        execution = self.execution_context
+        definitions = execution.graphql_document.definitions if execution.graphql_document else ()
+        operations = [node for node in definitions if isinstance(node, OperationDefinitionNode)]
+        if len(operations) > 1 and execution._provided_operation_name is None:  # noqa: SLF001 - not told otherwise
+            message = "the document has several operations: operationName must name one"
+            execution.pre_execution_errors = [GraphQLError(message)]
+        yield

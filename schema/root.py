@@ -14,7 +14,7 @@ from schema.capacity import refusals as capacity_refusals
 from schema.context import PerOperation
 from schema.descriptions import describe
 from schema.failures import DescribeFailures, StrictSchema
-from schema.limits import LimitDocument, LimitTokens, RememberParsed, RememberValidated
+from schema.limits import AskWhichOperation, LimitDocument, LimitTokens, RememberParsed, RememberValidated
 from schema.scalars import SCALARS
 
 
@@ -77,6 +77,7 @@ schema: Final = StrictSchema(
         LimitTokens,
         LimitDocument,
         RememberParsed,
+        AskWhichOperation,
         RememberValidated,
     ],
     config=StrawberryConfig(scalar_map=SCALARS),

@@ -126,3 +126,11 @@ async def test_introspection_is_answered_and_bounded(world: World) -> None:
 
     assert "CreateGrantInput" in {kind["name"] for kind in whole["__schema"]["types"]}
     assert codes(refused) == ["INVALID_DOCUMENT"]
+
+
+async def test_several_operations_need_the_name_of_one(world: World) -> None:
+    document = "query A { viewer { tenant { id } } } query B { viewer { apiKey { id } } }"
+    for _ in range(2):  # also when the document is remembered
+        unnamed = await world.ask(document)
+        assert codes(unnamed) == ["INVALID_DOCUMENT"]
+        assert unnamed.data is None
