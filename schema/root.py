@@ -77,8 +77,8 @@ schema: Final = StrictSchema(
         LimitTokens,
         LimitDocument,
         RememberParsed,
-        AskWhichOperation,
         RememberValidated,
+        AskWhichOperation,
     ],
     config=StrawberryConfig(scalar_map=SCALARS),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -156,7 +156,8 @@ class Database:
                 raise Unavailable("the database did not answer; ask again with the same idempotency key") from error
             raise
         finally:
-            await asyncio.shield(self._pool.release(connection))
+            with suppress(asyncpg.InternalClientError):  # lost on its way back: the pool opens another one
+                await asyncio.shield(self._pool.release(connection))
 
     @asynccontextmanager
     async def transaction(self, *, isolation: str | None = None) -> AsyncIterator[PooledConnection]:

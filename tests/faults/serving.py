@@ -1,0 +1,132 @@
+"""`earmark serve` as processes of their own, and steps of the simulation asked over GraphQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+
+from tests.capacity_world import eventually
+from tests.simulation.histories import Step
+from tests.simulation.oracle_rows import Outcome
+from tests.simulation.world_plan import ROOT
+
+EARMARK = Path(sys.executable).with_name("earmark")
+START_WITHIN_MS = 120_000
+"""Three seconds on an idle machine; this is for one where everything else runs too."""
+
+
+class Served:
+    """One server process: started, killed without a word, started again at the same address."""
+
+    def __init__(self, url: str, *, root_key: str, port: int, folder: Path) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self._arguments = [str(EARMARK), "serve", "--port", str(port)]
+        mine = {"EARMARK_DATABASE_URL": url, "EARMARK_ROOT_KEY": root_key, "EARMARK_LOG_LEVEL": "warning"}
+        others = {name: value for name, value in os.environ.items() if not name.startswith("EARMARK_")}
+        self._environment = {**others, **mine}
+        self._log = folder / f"{port}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._arguments, env=self._environment, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def ready(self, client: httpx.AsyncClient) -> None:
+        async def answers() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self._log.read_text()
+            try:
+                return (await client.get(f"{self.address}/readyz")).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await eventually(answers, timeout_ms=START_WITHIN_MS)
+
+
+MUTATIONS = {
+    "create_grant": ("createGrant", "CreateGrantInput", "Grant"),
+    "end_grant": ("endGrant", "EndGrantInput", "Grant"),
+    "amend_grant": ("amendGrant", "AmendGrantInput", "Grant"),
+    "create_instance_of_flavor": ("createInstance", "CreateInstanceInput", "Instance"),
+    "start_instance": ("startInstance", "InstanceInput", "Instance"),
+    "stop_instance": ("stopInstance", "InstanceInput", "Instance"),
+    "delete_instance": ("deleteInstance", "InstanceInput", "Instance"),
+}
+WIRE_NAMES = {"version": "expectedVersion", "key": "idempotencyKey"}
+COME_AGAIN = frozenset({"UNAVAILABLE", "OVERLOADED"})
+
+
+class GraphQLClient:
+    """Steps as mutations, each with the key of who may ask it: root for grants, the tenant for its instances."""
+
+    def __init__(self, client: httpx.AsyncClient, root_key: str) -> None:
+        self._client = client
+        self._secrets = {ROOT: root_key}
+        self._owners: dict[str, str] = {}
+
+    async def make_keys(self, address: str, tenants: tuple[str, ...]) -> None:
+        query = (
+            "mutation ($input: CreateApiKeyInput!) "
+            "{ made: createApiKey(input: $input) { ... on CreatedApiKey { secret } } }"
+        )
+        for tenant_id in tenants:
+            given = {"tenantId": tenant_id, "name": "a client"}
+            answer = await self._post(address, query, given, secret=self._secrets[ROOT])
+            assert answer is not None
+            self._secrets[tenant_id] = answer["data"]["made"]["secret"]
+
+    async def send(self, address: str, step: Step, key: str) -> Outcome | None:
+        """The outcome in the simulation's words; None when nobody knows whether there was one."""
+        field, kind, shown = MUTATIONS[step.command]
+        query = (
+            f"mutation ($input: {kind}!) {{ made: {field}(input: $input) {{ __typename "
+            f"... on {shown} {{ id }} ... on Refusal {{ code }} }} }}"
+        )
+        asker = self._asker(step)
+        given = {_wire_name(name): value for name, value in {"key": key, **step.arguments}.items()}
+        if shown == "Instance":
+            given |= {"tenantId": asker} | ({"name": "an instance"} if field == "createInstance" else {})
+        answer = await self._post(address, query, given, secret=self._secrets[asker])
+        if answer is None:
+            return None
+        made = answer["data"]["made"]
+        if made["__typename"] != shown:
+            return (made["code"], {})
+        if field == "createInstance":
+            self._owners[made["id"]] = asker
+        return ("ok", made["id"])
+
+    def _asker(self, step: Step) -> str:
+        if "instance_id" in step.arguments:
+            return self._owners[step.arguments["instance_id"]]
+        return str(step.arguments["tenant_id"])
+
+    async def _post(self, address: str, query: str, given: dict[str, Any], *, secret: str) -> dict[str, Any] | None:
+        body = {"query": query, "variables": {"input": given}}
+        headers = {"authorization": f"Bearer {secret}"}
+        try:
+            response = await self._client.post(f"{address}/graphql", json=body, headers=headers)
+        except httpx.TransportError:
+            return None
+        answer: dict[str, Any] = response.json()
+        errors = answer.get("errors", [])
+        if any(error.get("extensions", {}).get("code") in COME_AGAIN for error in errors):
+            return None
+        assert not errors, (given, answer)
+        return answer
+
+
+def _wire_name(name: str) -> str:
+    head, *rest = WIRE_NAMES.get(name, name).split("_")
+    return head + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,117 @@
+"""Commits whose reply is lost: nobody knows whether they took effect, and everything goes on as if they had once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from domain.capacity.scan import ScanReport
+from domain.capacity.state import ReservationStatus
+from domain.events import EventRecord
+from storage.database import Connection, Database, connect
+from tests.capacity_world import CapacityNode, answer_of, drained, eventually, lay_out, running_node
+from tests.cutting import Cut, CuttingWire
+from tests.faults.race_world import ACCOUNT, B, H, RaceWorld, plan_of
+from workers.clock import ManualClock
+
+
+class Plan:
+    """What happens to the next commits, in order; afterwards all goes well."""
+
+    def __init__(self) -> None:
+        self.next: list[Cut] = []
+
+    def __call__(self) -> Cut:
+        return self.next.pop(0) if self.next else Cut.NONE
+
+
+@asynccontextmanager
+async def behind_a_wire(url: str, **options: int) -> AsyncIterator[tuple[RaceWorld, Plan]]:
+    """One node behind a wire, and the plan that cuts it."""
+    plan, clock = Plan(), ManualClock(B)
+    connection: Connection = await connect(url)
+    wire = CuttingWire(url, plan)
+    try:
+        async with wire.open(), running_node(wire.url, clock=clock, **options) as node:
+            await lay_out(node, plan_of({"zone/first": 10}), at=B)
+            await drained(connection)
+            wire.is_armed = True
+            yield RaceWorld([node], clock, connection), plan
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
+async def test_a_create_whose_commit_is_cut_is_made_once(database_url: str, cut: Cut) -> None:
+    """D50: the lane asks again under the key by itself; the caller notices nothing."""
+    async with behind_a_wire(database_url) as (world, plan):
+        plan.next = [cut]
+        grant = answer_of(await world.grant(4, B, B + H, key="k")).grant
+        assert plan.next == []
+        assert answer_of(await world.grant(4, B, B + H, key="k")).grant.grant_id == grant.grant_id
+        assert await world.connection.fetchval("select count(*) from capacity_grant") == 1
+        world.clock.advance(5_000)
+        await world.node(0).relay.sweep()
+        await world.audit()
+
+
+async def test_a_subscriber_misses_nothing_when_the_relays_reply_is_lost(database_url: str) -> None:
+    """The events are in the stream, and the node that put them there is the one that was not told."""
+    async with behind_a_wire(database_url) as (world, plan):
+        told: list[EventRecord] = []
+        listening = asyncio.create_task(collect(world.node(0), told, count=2))
+        await eventually(lambda: has_subscriber(world.node(0)))
+        plan.next = [Cut.NONE, Cut.AFTER]  # the turn's commit, then the relay's
+        answer_of(await world.grant(4, B, B + H))
+        await asyncio.wait_for(listening, timeout=2)
+        assert [event.type.rpartition(".")[2] for event in told] == ["created", "active"]
+        await world.audit()
+
+
+async def has_subscriber(node: CapacityNode) -> bool:
+    return bool(node.hub.listened)
+
+
+async def collect(node: CapacityNode, told: list[EventRecord], *, count: int) -> None:
+    async for event in node.hub.subscribe("A", key_id="key", after=0):
+        told.append(event)
+        if len(told) == count:
+            return
+
+
+async def test_one_scan_is_one_miss_however_often_it_is_written(database_url: str) -> None:
+    """D13: with two misses wanted, a single scan whose commit is in doubt does not end every grant."""
+    async with behind_a_wire(database_url, gone_after_misses=2) as (world, plan):
+        answer_of(await world.grant(4, B, B + H))
+        await drained(world.connection)
+        plan.next = [Cut.AFTER]
+        await scan_without_anything(world)
+        assert await status(world) == ReservationStatus.READY
+        await scan_without_anything(world)
+        assert await status(world) == ReservationStatus.GONE
+
+
+async def scan_without_anything(world: RaceWorld) -> None:
+    await world.node(0).reservations.take_report(ACCOUNT, "gcp", ScanReport(reservations=(), complete=True))
+
+
+async def status(world: RaceWorld) -> str:
+    found: str = await world.connection.fetchval("select status from capacity_reservation")
+    return found
+
+
+async def test_a_connection_lost_on_its_way_back_to_the_pool_is_no_error(database_url: str) -> None:
+    """What was read was read: the pool opens another one."""
+    database = await Database.open(database_url)
+    try:
+        async with database.acquire() as connection:
+            assert await connection.fetchval("select 1") == 1
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, connection.terminate)  # right between the two steps of the release
+        async with database.acquire() as connection:
+            assert await connection.fetchval("select 2") == 2
+    finally:
+        await database.close()

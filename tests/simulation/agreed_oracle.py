@@ -1,0 +1,190 @@
+"""The naive model where the rules leave room and the product has decided: each difference with its reason, in one place.
+
+`Oracle` is written from the rules alone and stays so. What is here is documented by the product (its docstrings name the
+refusals and their order); nothing here touches capacity, terms, boundaries, segments or meters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.oracle import Oracle
+from tests.simulation.oracle_instances import FULL
+from tests.simulation.oracle_rows import Grant, Outcome, Reservation, ReservationKey, state_of
+
+GONE: Outcome = ("INVALID_STATE", {"state": "gone"})
+
+
+class AgreedOracle(Oracle):
+    """Answers as the product does, word for word."""
+
+    def __init__(self, root_tenant_id: str = "root") -> None:
+        super().__init__(root_tenant_id)
+        self.homes: dict[str, ReservationKey] = {}  # instance -> the reservation whose books it is in, for good
+        self.lost: dict[ReservationKey, Reservation] = {}  # of deleted accounts: to the product they are gone
+
+    # -- grants --------------------------------------------------------------------------------------------------
+
+    def create_grant(self, now: int, **arguments: Any) -> Outcome:
+        code, details = super().create_grant(now, **arguments)
+        if code == "CONFLICT" and isinstance(details, dict):
+            details = {"reason": "idempotency-key-reused", **details}
+        return code, details
+
+    def amend_grant(self, now: int, **arguments: Any) -> Outcome:
+        """An amendment of nothing is malformed; a stale version is told which one holds."""
+        if all(arguments.get(name) is None for name in ("slots", "starts_at", "ends_at")):
+            return ("INVALID_INPUT", {"field": "slots", "reason": "nothing-to-change"})
+        code, details = super().amend_grant(now, **arguments)
+        if code == "CONFLICT":
+            details = {"reason": "stale-version", "version": self.grants[arguments["grant_id"]].version}
+        return code, details
+
+    def _amend_fault(self, grant: Grant, now: int, *, new_slots: int, new_start: int, new_end: int) -> Outcome | None:
+        """The same guards in the same order, in the product's words."""
+        fault = super()._amend_fault(grant, now, new_slots=new_slots, new_start=new_start, new_end=new_end)
+        if fault is None or state_of(grant, now) not in ("scheduled", "active") or fault[0] != "INVALID_STATE":
+            return fault
+        if new_start != grant.starts_at and state_of(grant, now) == "active":
+            return ("INVALID_INPUT", {"field": "startsAt", "reason": "already-started"})
+        return ("INVALID_STATE", {"state": "slots-held"})
+
+    def _readmit(self, grant: Grant, now: int, *, new_slots: int, new_start: int, new_end: int) -> Outcome | None:
+        """What changes nothing needs no room, also where a shrunken total has none."""
+        if (new_slots, new_start, new_end) == (grant.slots, grant.starts_at, grant.ends_at):
+            return None
+        return super()._readmit(grant, now, new_slots=new_slots, new_start=new_start, new_end=new_end)
+
+    def _rewrite(self, grant: Grant, now: int, *, new_slots: int, new_start: int, new_end: int) -> None:
+        if (new_slots, new_start, new_end) != (grant.slots, grant.starts_at, grant.ends_at):
+            super()._rewrite(grant, now, new_slots=new_slots, new_start=new_start, new_end=new_end)
+
+    def _finish(self, grants: Any, now: int, *, reason: str | None = None) -> None:
+        """Ending and cancelling make a new version too."""
+        for grant in grants:
+            grant.version += state_of(grant, now) in ("scheduled", "active")
+        super()._finish(grants, now, reason=reason)
+
+    def serves(self, grant: Grant, *, tenant_id: str, project_id: str | None) -> bool:
+        """D30 is kept for all that is asked of an instance, by refusing it. An instance of a deleted project that still
+        runs is taken in by its project's grant in the product."""
+        return grant.tenant_id == tenant_id and grant.project_id in (None, project_id)
+
+    # -- instances -----------------------------------------------------------------------------------------------
+
+    def create_instance(self, now: int, **arguments: Any) -> Outcome:
+        """Asked of one reservation's actor: no room is no room, whatever the reservation lacks (R28)."""
+        key = (arguments["account_id"], arguments["reservation_id"])
+        tenant_id, project_id = arguments["tenant_id"], arguments["project_id"]
+        fault = self._project_fault(tenant_id, project_id)
+        reservation = self.reservations.get(key)
+        if fault is not None or reservation is None:
+            return fault or FULL
+        now = self._open(now, reservation)
+        if reservation.status != "ready" or not self._reaches(reservation.pool_id, tenant_id):
+            return FULL
+        return self._settle_in(super().create_instance(now, **arguments))
+
+    def create_instance_of_flavor(self, now: int, **arguments: Any) -> Outcome:
+        """D32 over what is offered to the tenant."""
+        tenant_id, pool_id = arguments["tenant_id"], arguments["pool_id"]
+        bound = [
+            reservation
+            for reservation in (*self.reservations.values(), *self.lost.values())
+            if reservation.pool_id == pool_id and reservation.flavor == arguments["flavor"]
+        ]
+        if not bound or not self._reaches(pool_id, tenant_id):
+            return ("INVALID_INPUT", {"field": "flavor", "reason": "flavor-not-offered"})
+        if all(each.status != "ready" or each.key in self.lost for each in bound):
+            return FULL
+        fault = self._project_fault(tenant_id, arguments["project_id"])
+        return fault or self._settle_in(super().create_instance_of_flavor(now, **arguments))
+
+    def start_instance(self, now: int, *, instance_id: str) -> Outcome:
+        """Not for a tenant or project that is gone; outside a grant only on a reservation that is ready (R25)."""
+        instance = self.instances[instance_id]
+        now = self._locked(now, instance)
+        if instance.state == "stopped":
+            fault = self._project_fault(instance.tenant_id, instance.project_id)
+            if fault is not None:
+                return fault
+            key = instance.reservation_key if instance.grant_id is None else None
+            if key is not None and self.reservations[key].status != "ready":
+                return FULL
+        return super().start_instance(now, instance_id=instance_id)
+
+    def attach_instance(self, now: int, **arguments: Any) -> Outcome:
+        """One that lost its reservation comes back to that one only (D14)."""
+        key = (arguments["account_id"], arguments["reservation_id"])
+        existing_id = arguments.get("existing_id")
+        if existing_id is not None and self.homes[existing_id] != key:
+            return ("NOT_FOUND", {})
+        if key in self.lost or self.reservations[key].status == "gone":
+            return GONE
+        existing = self.instances.get(existing_id or "")
+        project_id = existing.project_id if existing else arguments.get("project_id")
+        fault = self._project_fault(arguments["tenant_id"], project_id)
+        if fault is not None:
+            return fault
+        code, details = super().attach_instance(now, **arguments)
+        if code == "INVALID_STATE" and existing is not None and existing.state != "deleted":
+            details = {"state": "attached"}
+        return self._settle_in((code, details))
+
+    def _settle_in(self, outcome: Outcome) -> Outcome:
+        """Remembers where a new instance began."""
+        code, instance_id = outcome
+        if code == "ok" and isinstance(instance_id, str):
+            key = self.instances[instance_id].reservation_key
+            assert key is not None
+            self.homes.setdefault(instance_id, key)
+        return outcome
+
+    def _project_fault(self, tenant_id: str, project_id: str | None) -> Outcome | None:
+        """Tenant and project live and belong together; unknown, another's and deleted look the same (R9)."""
+        project = self.projects.get(project_id or "")
+        is_there = project is not None and project.tenant_id == tenant_id and project.deleted_at is None
+        if is_there and not self._is_gone(tenant_id):
+            return None
+        return ("INVALID_INPUT", {"field": "projectId", "reason": "project-not-tenant"})
+
+    def _reaches(self, pool_id: str | None, tenant_id: str) -> bool:
+        """An offer that stands, to a deleted tenant too: that one is refused for its project."""
+        return pool_id is not None and bool({tenant_id, "*"} & self.pools[pool_id].offered_to)
+
+    # -- reservations, pools, deletions ----------------------------------------------------------------------------
+
+    def bind(self, now: int, **arguments: Any) -> Outcome:
+        if (arguments["account_id"], arguments["reservation_id"]) in self.lost:
+            return GONE
+        return super().bind(now, **arguments)
+
+    def unbind(self, now: int, **arguments: Any) -> Outcome:
+        """Of a reservation that nothing rests on any more: D48."""
+        lost = self.lost.get((arguments["account_id"], arguments["reservation_id"]))
+        if lost is not None:
+            lost.pool_id = None
+            return ("ok", lost.reservation_id)
+        return super().unbind(now, **arguments)
+
+    def offer(self, now: int, **arguments: Any) -> Outcome:
+        """A deleted tenant is offered nothing new."""
+        if self._is_gone(arguments["tenant_id"]):
+            return ("INVALID_STATE", {"state": "deleted"})
+        return super().offer(now, **arguments)
+
+    def withdraw(self, now: int, **arguments: Any) -> Outcome:
+        if arguments["tenant_id"] not in self.pools[arguments["pool_id"]].offered_to:
+            return ("NOT_FOUND", {})
+        return super().withdraw(now, **arguments)
+
+    def delete_account(self, now: int, *, account_id: str) -> Outcome:
+        """A second time is no mistake, as with tenants and projects."""
+        account = self.accounts[account_id]
+        if account.deleted_at is not None:
+            return ("ok", account_id)
+        mine = {each.key: each for each in self.reservations.values() if each.account_id == account_id}
+        outcome = super().delete_account(now, account_id=account_id)
+        if outcome[0] == "ok":
+            self.lost.update(mine)
+        return outcome
