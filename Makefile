@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
 PACKAGES := domain storage workers schema server
 CONFORMANCE := tests/conformance
+# The published OpenAPI documents of the Cycles protocol, where a folder beside this one has them: they judge our answers.
+export EARMARK_TEST_CYCLES_SPEC ?= $(abspath $(firstword $(wildcard ../*/reference/cycles)))
 
 # Two workers: the suite is bound by one PostgreSQL and a few event loops, more workers only wait for each other.
 TEST_WORKERS ?= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -10,7 +11,7 @@ from domain.outcomes import AccessDenied
 
 
 class Permission(StrEnum):
-    """What an API key can be allowed. The seed names the first two; the others follow its grammar."""
+    """What an API key can be allowed. The seed names the first two, the Cycles protocol those below `tenancy:manage`."""
 
     PROVIDERS_MANAGE = "compute:providers:manage"
     """Root: accounts, pools, reservations, and the grants made on them."""
@@ -22,10 +23,51 @@ class Permission(StrEnum):
     """The tenant itself, its projects and keys."""
     TENANCY_MANAGE = "tenancy:manage"
     """Projects and keys of the tenant; for root, tenants too."""
+    RESERVATIONS_CREATE = "reservations:create"
+    RESERVATIONS_COMMIT = "reservations:commit"
+    RESERVATIONS_RELEASE = "reservations:release"
+    RESERVATIONS_EXTEND = "reservations:extend"
+    RESERVATIONS_LIST = "reservations:list"
+    BALANCES_READ = "balances:read"
+    BUDGETS_READ = "budgets:read"
+    BUDGETS_WRITE = "budgets:write"
+    POLICIES_READ = "policies:read"
+    POLICIES_WRITE = "policies:write"
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
+    EVENTS_READ = "events:read"
+    ADMIN_READ = "admin:read"
+    """Stands for every other reading word of the protocol, as the next one does for the writing ones."""
+    ADMIN_WRITE = "admin:write"
+    ADMIN_TENANTS_READ = "admin:tenants:read"
+    ADMIN_TENANTS_WRITE = "admin:tenants:write"
+    ADMIN_BUDGETS_READ = "admin:budgets:read"
+    ADMIN_BUDGETS_WRITE = "admin:budgets:write"
+    ADMIN_POLICIES_READ = "admin:policies:read"
+    ADMIN_POLICIES_WRITE = "admin:policies:write"
+    ADMIN_KEYS_READ = "admin:apikeys:read"
+    ADMIN_KEYS_WRITE = "admin:apikeys:write"
+    ADMIN_WEBHOOKS_READ = "admin:webhooks:read"
+    ADMIN_WEBHOOKS_WRITE = "admin:webhooks:write"
+    ADMIN_EVENTS_READ = "admin:events:read"
+    ADMIN_AUDIT_READ = "admin:audit:read"
 
 
 EVERYTHING: Final = "*"
 """Stands for every permission, those of later versions included. The first root key has it."""
+
+RESERVATIONS: Final = tuple(word for word in Permission if word.value.startswith("reservations:"))
+"""The words about budget reservations. Whoever holds one of them may look at a single reservation."""
+
+BUDGET_DEFAULT: Final = (
+    *RESERVATIONS,
+    Permission.BALANCES_READ,
+    Permission.BUDGETS_READ,
+    Permission.BUDGETS_WRITE,
+    Permission.POLICIES_READ,
+    Permission.POLICIES_WRITE,
+)
+"""What the protocol gives a key that is made without a list: webhooks and events must be asked for (section 7)."""
 
 TENANT_DEFAULT: Final = (
     Permission.QUOTAS_READ,
@@ -33,8 +75,25 @@ TENANT_DEFAULT: Final = (
     Permission.INSTANCES_MANAGE,
     Permission.TENANCY_READ,
     Permission.TENANCY_MANAGE,
+    *BUDGET_DEFAULT,
 )
 """What a tenant's key gets when it is made without a list."""
+
+
+def _given_by(permission: Permission) -> frozenset[str]:
+    """The words that each give a permission. Reading never gives writing, nor the other way round (section 7)."""
+    context, _, right = permission.value.partition(":")
+    if context in ("compute", "tenancy"):
+        return frozenset({permission.value})
+    is_reading = right in ("read", "list") or right.endswith(":read")
+    wide = Permission.ADMIN_READ if is_reading else Permission.ADMIN_WRITE
+    admin = f"admin:{permission.value}"
+    return frozenset({permission.value, wide.value, *(word for word in (admin,) if word in {*Permission})})
+
+
+GIVEN_BY: Final[Mapping[Permission, frozenset[str]]] = {
+    permission: _given_by(permission) | {EVERYTHING} for permission in Permission
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +104,11 @@ class Principal:
     tenant_id: str
     is_root: bool
     permissions: frozenset[str]
+    scope_filter: tuple[str, ...] = ()
+    """The scopes that the key is confined to, as `level:id` or `level:*`; empty is all of its tenant's (section 7)."""
 
     def may(self, permission: Permission) -> bool:
-        return EVERYTHING in self.permissions or permission.value in self.permissions
+        return not self.permissions.isdisjoint(GIVEN_BY[permission])
 
     def refuse(self, permission: Permission, *, tenant_id: str) -> AccessDenied | None:
         """None if the caller is a member of the tenant it acts in and holds the permission there."""

@@ -65,6 +65,7 @@ class Credential:
     expires_at: int | None
     revoked_at: int | None
     tenant_deleted_at: int | None
+    scope_filter: tuple[str, ...] = ()
 
     def matches(self, presented: Presented) -> bool:
         """Compared in constant time: the prefix is public, the digest is not."""
@@ -78,5 +79,9 @@ class Credential:
     @property
     def principal(self) -> Principal:
         return Principal(
-            key_id=self.key_id, tenant_id=self.tenant_id, is_root=self.is_root, permissions=self.permissions
+            key_id=self.key_id,
+            tenant_id=self.tenant_id,
+            is_root=self.is_root,
+            permissions=self.permissions,
+            scope_filter=self.scope_filter,
         )

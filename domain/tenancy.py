@@ -6,7 +6,8 @@ like is `domain.credentials`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,6 +17,13 @@ from domain.shapes import Shape
 
 PERMISSIONS_MAX: Final = 64
 """Permissions of one key: far above the number there are, so that a list is always a short row."""
+
+SCOPE_FILTER_MAX: Final = 64
+"""Entries of one key's scope filter: every request of the key is held against all of them."""
+
+_SCOPE_ENTRY: Final = re.compile(
+    r"(tenant|workspace|app|workflow|agent|toolset):(\*|[A-Za-z0-9_.-]{1,128})", re.IGNORECASE
+)
 
 ENVIRONMENT_KEY_NAME: Final = "EARMARK_ROOT_KEY"
 """The name of the root key whose secret comes from that environment variable. No other key may be called so."""
@@ -67,6 +75,10 @@ class ApiKey:
     expires_at: int | None = None
     revoked_at: int | None = None
     last_used_at: int | None = None
+    scope_filter: tuple[str, ...] = ()
+    """The budgets that it is confined to; empty is all of its tenant's."""
+    description: str | None = None
+    metadata: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +162,18 @@ def check_permissions(value: Any, field: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def check_scope_filter(value: Any, field: str) -> tuple[str, ...]:
+    """`level:id` or `level:*` entries in lower case, each once; None stands for no filter. Raises `Shape`."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
+        raise Shape(InvalidInput(field=field, reason="wrong-type", message=f"{field} must be a list of strings"))
+    if len(value) > SCOPE_FILTER_MAX or not all(_SCOPE_ENTRY.fullmatch(entry) for entry in value):
+        message = f"{field} may have at most {SCOPE_FILTER_MAX} entries of the form level:id or level:*"
+        raise Shape(InvalidInput(field=field, reason="malformed", message=message))
+    return tuple(dict.fromkeys(entry.lower() for entry in value))
+
+
 def check_key_name(name: str, field: str) -> str:
     """Raises `Shape` for the one name that says where a key comes from."""
     if name == ENVIRONMENT_KEY_NAME:
@@ -158,15 +182,20 @@ def check_key_name(name: str, field: str) -> str:
     return name
 
 
-def refuse_permissions(principal: Principal, permissions: Iterable[str], *, tenant_id: str) -> AccessDenied | None:
+def refuse_permissions(
+    principal: Principal, permissions: Iterable[str], *, tenant_id: str, scope_filter: tuple[str, ...] = ()
+) -> AccessDenied | None:
     """Nobody hands out in their own tenant what they lack themselves, or managing keys would be every permission.
 
-    Root's members may make any key of another tenant: there no key reaches farther than its tenant.
+    Nor does a confined key make one that reaches farther. Root's members may make any key of another tenant: there no
+    key reaches farther than its tenant.
     """
     if principal.tenant_id != tenant_id:
         return None
     if lacking := [word for word in permissions if not _holds(principal, word)]:
         return AccessDenied(message=f"the caller lacks the permission {lacking[0]} that the key would have")
+    if principal.scope_filter and not (scope_filter and set(scope_filter) <= set(principal.scope_filter)):
+        return AccessDenied(message="the key would reach farther than the scope filter of the caller's key")
     return None
 
 
@@ -177,6 +206,21 @@ def refuse_expiry(expires_at: int | None, *, now: int) -> InvalidInput | None:
     return None
 
 
+def decide_update_key(principal: Principal, key: ApiKey, changed: ApiKey) -> Outcome[ApiKey]:
+    """The key as it is to be. Nobody gives it what they lack, nor touches one that reaches farther than they do.
+
+    Refuses in this order: ACCESS_DENIED, INVALID_STATE (revoked).
+    """
+    for each in (key, changed):
+        scope_filter = each.scope_filter
+        refusal = refuse_permissions(principal, each.permissions, tenant_id=key.tenant_id, scope_filter=scope_filter)
+        if refusal is not None:
+            return refusal
+    if key.revoked_at is not None:
+        return InvalidState(state="revoked", message="the key has been revoked")
+    return Accepted(changed)
+
+
 def decide_revoke_key(key: ApiKey | None, *, now: int) -> Outcome[ApiKey]:
     """The key, revoked; one that is revoked already stays as it is."""
     if key is None:
@@ -185,4 +229,4 @@ def decide_revoke_key(key: ApiKey | None, *, now: int) -> Outcome[ApiKey]:
 
 
 def _holds(principal: Principal, word: str) -> bool:
-    return EVERYTHING in principal.permissions or word in principal.permissions
+    return EVERYTHING in principal.permissions or (word != EVERYTHING and principal.may(Permission(word)))

@@ -23,6 +23,7 @@ from server.graphql import GraphQLEndpoint
 from server.middleware import RequestScope
 from server.options import options_of
 from server.rest import grants, openapi
+from server.rest.cycles import routes as cycles
 from server.rest.wire import answer, failure
 from server.settings import Settings
 from storage.database import Database
@@ -94,6 +95,7 @@ def _routes(endpoint: GraphQLEndpoint, settings: Settings) -> list[BaseRoute]:
         Route("/graphql", endpoint, methods=["GET", "POST"]),
         WebSocketRoute("/graphql", endpoint),
         *grants.ROUTES,
+        *cycles.ROUTES,
         Route("/openapi.json", _openapi),
         Route("/healthz", _healthy),
         Route("/readyz", _ready),
@@ -103,9 +105,14 @@ def _routes(endpoint: GraphQLEndpoint, settings: Settings) -> list[BaseRoute]:
 
 def _cross_origin() -> Middleware:
     """A page of any origin may ask: keys are never sent by a browser on its own, as cookies are."""
-    exposed = ["x-request-id", "traceparent", "retry-after"]
+    ours = ["x-request-id", "traceparent", "retry-after"]
+    cycles_own = ["x-cycles-trace-id", "x-cycles-tenant", "x-ratelimit-remaining", "x-ratelimit-reset"]
     return Middleware(
-        CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"], expose_headers=exposed
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=[*ours, *cycles_own],
     )
 
 

@@ -27,6 +27,8 @@ METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "D
 LEFT: Final = 499
 """The status that is counted when a client has gone before it was answered."""
 
+_TRACING: Final = frozenset({b"traceparent", b"x-cycles-trace-id"})
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -43,11 +45,12 @@ class Trace:
         return f"00-{self.trace_id}-{os.urandom(8).hex()}-{self.flags}"
 
 
-def trace_of(traceparent: str | None) -> Trace:
-    """The caller's trace, or a new one. A malformed header is ignored, never refused."""
+def trace_of(traceparent: str | None, cycles_trace_id: str = "") -> Trace:
+    """The caller's trace, or a new one: `traceparent` first, then `X-Cycles-Trace-Id`. A malformed header is ignored."""
     match = _TRACEPARENT.fullmatch(traceparent or "")
     if match is None or set(match[2]) == {"0"} or set(match[3]) == {"0"} or (match[1] == "00" and match[5]):
-        return Trace(os.urandom(16).hex())
+        given = _TRACE_ID.fullmatch(cycles_trace_id)
+        return Trace(given[0] if given and set(given[0]) != {"0"} else os.urandom(16).hex())
     return Trace(match[2], match[4])
 
 
@@ -61,8 +64,8 @@ class RequestScope:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = {name: value for name, value in scope["headers"] if name == b"traceparent"}
-        trace = trace_of(headers.get(b"traceparent", b"").decode("latin-1"))
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _TRACING}
+        trace = trace_of(headers.get(b"traceparent"), headers.get(b"x-cycles-trace-id", ""))
         request_id = f"req_{os.urandom(12).hex()}"
         ids = {"request_id": request_id, "trace_id": trace.trace_id}
         scope.setdefault("state", {}).update(ids)

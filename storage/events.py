@@ -1,74 +1,78 @@
 """Event streams (`event_stream`, `event`): appended under the stream's row lock, numbered without gaps, read by number.
 
-Capacity's events wait in `capacity_outbox` until `relay` moves them over, in the order of their reservation. Moving is
-delete and insert in one transaction, so an event is in exactly one of the two, whoever relays.
+Events wait in the outbox of their context until `relay` moves them over, in the order of their key: the capacity
+reservation, or for budgets the tenant. Moving is delete and insert in one transaction, so an event is in exactly one of
+the two, whoever relays.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
-from domain.events import MIRROR, EventRecord
+from domain.events import EventRecord
 from storage.database import AnyConnection, Row, affected
 
-_SEEN: Final = """
-select key, max(seq) as seq, array_agg(distinct tenant_id) as tenants
-from capacity_outbox where key = any ($1) group by key
-"""
-_MAKE_STREAMS: Final = """
-insert into event_stream (tenant_id)
-select s from unnest($1::text[]) s order by s on conflict (tenant_id) do nothing
-"""
-_LOCK_STREAMS: Final = """
-select tenant_id, last_seq from event_stream where tenant_id = any ($1) order by tenant_id for no key update
-"""
-_TAKE: Final = """
-delete from capacity_outbox o using unnest($1::text[], $2::bigint[]) k (key, seq)
-where o.key = any ($1) and o.key = k.key and o.seq <= k.seq
-returning o.*
-"""
-_APPEND: Final = """
-insert into event (
-    tenant_id, seq, event_id, subject, type, occurred_at, recorded_at, payload, request_id, trace_id
-)
-select tenant_id, seq, event_id, subject, type, occurred_at, recorded_at, payload, request_id, trace_id
-from json_populate_recordset(null::event, $1)
-"""
-_MOVE_ON: Final = """
-update event_stream s set last_seq = d.last_seq
-from unnest($1::text[], $2::bigint[]) d (tenant_id, last_seq)
-where s.tenant_id = any ($1) and s.tenant_id = d.tenant_id
-"""
+
+class Outbox(StrEnum):
+    """The tables that events wait in. All have the same columns; `key` is what they are numbered by (0004_relay.sql)."""
+
+    CAPACITY = "capacity_outbox"
+    """By capacity reservation."""
+    BUDGET = "budget_outbox"
+    """By tenant."""
 
 
-async def relay(connection: AnyConnection, keys: Iterable[str]) -> list[EventRecord]:
-    """Move what waits in the outboxes of these reservations to the streams; the appended events, mirror included.
+CHANNEL: Final = "earmark"
+HINT_MAX: Final = 7_000
+"""PostgreSQL takes payloads below 8000 bytes; a longer hint becomes "look everywhere"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """What was moved: how many events, into which streams (the mirror among them)."""
+
+    moved: int
+    streams: list[str]
+    appended: list[EventRecord]
+    """In order, of the streams that somebody here listens to."""
+
+
+_RELAY: Final = "select * from event_relay($1, $2, $3, $4, $5, $6)"
+
+
+async def relay(
+    connection: AnyConnection,
+    outbox: Outbox,
+    keys: Iterable[str],
+    *,
+    changed: Iterable[str],
+    listened: Iterable[str],
+    node: str,
+) -> Relayed:
+    """Move what waits in an outbox under these keys to the streams, and wake the other nodes: once, after the commit.
 
     The caller is inside a transaction. Streams are locked in the order of their ids, so that two relays wait for each
-    other instead of deadlocking; the second finds nothing left.
+    other instead of deadlocking; the second finds nothing left. What the others are told is a hint; the tables are the
+    truth.
     """
-    seen = await connection.fetch(_SEEN, sorted(keys))
-    if not seen:
-        return []
-    streams = sorted({MIRROR, *(tenant for row in seen for tenant in row["tenants"])})
-    await connection.execute(_MAKE_STREAMS, streams)
-    last = {row["tenant_id"]: row["last_seq"] for row in await connection.fetch(_LOCK_STREAMS, streams)}
-    taken = await connection.fetch(_TAKE, [row["key"] for row in seen], [row["seq"] for row in seen])
-    events = _numbered(sorted(taken, key=lambda row: (row["recorded_at"], row["key"], row["seq"])), last)
-    if events:
-        await connection.execute(_APPEND, [_event_row(event) for event in events])
-        await connection.execute(_MOVE_ON, list(last), list(last.values()))
-    return events
+    columns = (sorted(keys), sorted(changed), list(listened))
+    row = await connection.fetchrow(_RELAY, outbox.value, *columns, node, HINT_MAX)
+    assert row is not None, "the function gives one row"
+    return Relayed(row["moved"], row["streams"], [_appended(event) for event in row["appended"] or ()])
 
 
-_WAITING: Final = "select distinct key from capacity_outbox where recorded_at <= $1 limit $2"
+_LATE: Final = {
+    outbox: f"select distinct key from {outbox.value} where recorded_at <= $1 limit $2" for outbox in Outbox
+}
 
 
-async def waiting_keys(connection: AnyConnection, *, recorded_until: int, limit: int) -> list[str]:
-    """Reservations whose outbox has waited since `recorded_until` or longer: their node may be gone."""
-    return [row["key"] for row in await connection.fetch(_WAITING, recorded_until, limit)]
+async def waiting_keys(connection: AnyConnection, outbox: Outbox, *, recorded_until: int, limit: int) -> list[str]:
+    """Keys under which something has waited since `recorded_until` or longer: their node may be gone."""
+    return [row["key"] for row in await connection.fetch(_LATE[outbox], recorded_until, limit)]
 
 
 _HEAD: Final = "select first_seq, last_seq from event_stream where tenant_id = $1"
@@ -85,7 +89,7 @@ _TAIL: Final = "select * from event where tenant_id = $1 and seq > $2 order by s
 
 async def read_tail(connection: AnyConnection, stream: str, *, after: int, limit: int) -> list[EventRecord]:
     """Events of one stream after a number, in order."""
-    return [_event_of(row) for row in await connection.fetch(_TAIL, stream, after, limit)]
+    return [event_of(row) for row in await connection.fetch(_TAIL, stream, after, limit)]
 
 
 _PAGE: Final = """
@@ -117,16 +121,7 @@ async def page_events(
         rows = await connection.fetch(_PAGE_OF_GRANT, stream, grant_id, after, kinds, limit)
     else:
         rows = await connection.fetch(_PAGE, stream, after, kinds, tenant_id, limit)
-    return [_event_of(row) for row in rows]
-
-
-_NOTIFY: Final = "select pg_notify($1, $2)"
-CHANNEL: Final = "earmark"
-
-
-async def notify(connection: AnyConnection, hint: str) -> None:
-    """Wake the other nodes: a hint, at most one a batch; the tables are the truth."""
-    await connection.execute(_NOTIFY, CHANNEL, hint)
+    return [event_of(row) for row in rows]
 
 
 _EXPIRE: Final = """
@@ -151,26 +146,12 @@ async def expire_events(connection: AnyConnection, stream: str, *, before: int, 
     return affected(await connection.execute(_EXPIRE, stream, before, limit)) > 0
 
 
-def _numbered(rows: Sequence[Row], last: dict[str, int]) -> list[EventRecord]:
-    """Each row once for its tenant and once for the mirror, with the next number of each; `last` moves on."""
-    events = []
-    for row in rows:
-        for stream in (row["tenant_id"], MIRROR):
-            last[stream] += 1
-            events.append(_record(row, stream=stream, seq=last[stream], tenant_id=row["tenant_id"]))
-    return events
-
-
-def _event_of(row: Row) -> EventRecord:
-    return _record(row, stream=row["tenant_id"], seq=row["seq"], tenant_id=row["subject"])
-
-
-def _record(row: Row, *, stream: str, seq: int, tenant_id: str) -> EventRecord:
+def event_of(row: Row) -> EventRecord:
     return EventRecord(
-        stream=stream,
-        seq=seq,
+        stream=row["tenant_id"],
+        seq=row["seq"],
         event_id=row["event_id"],
-        tenant_id=tenant_id,
+        tenant_id=row["subject"],
         type=row["type"],
         occurred_at=row["occurred_at"],
         recorded_at=row["recorded_at"],
@@ -180,19 +161,9 @@ def _record(row: Row, *, stream: str, seq: int, tenant_id: str) -> EventRecord:
     )
 
 
-def _event_row(event: EventRecord) -> dict[str, Any]:
-    return {
-        "tenant_id": event.stream,
-        "seq": event.seq,
-        "event_id": event.event_id,
-        "subject": event.tenant_id,
-        "type": event.type,
-        "occurred_at": event.occurred_at,
-        "recorded_at": event.recorded_at,
-        "payload": event.payload,
-        "request_id": event.request_id,
-        "trace_id": event.trace_id,
-    }
+def _appended(event: Mapping[str, Any]) -> EventRecord:
+    """As the relay gives them: with the names of an `EventRecord`."""
+    return EventRecord(**event)
 
 
 def streams_of(events: Iterable[EventRecord]) -> dict[str, list[EventRecord]]:

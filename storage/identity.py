@@ -1,4 +1,5 @@
-"""Tenants, projects and API keys. The one writer of `tenant`, `project` and `api_key`.
+"""Tenants, projects and API keys. The one writer of `tenant`, `project` and `api_key`, but for what `storage.budget` writes
+with its own tables in one statement: a tenant's row and name, and the revocation of the keys of a closed tenant.
 
 Simple reads and writes of one row go through Tortoise on the caller's connection; locks, pages and lists are SQL. Locks
 are taken in the order tenant, key: whoever locks a tenant may lock its keys after it, never the other way round.
@@ -226,6 +227,21 @@ async def flush_api_key(connection: AnyConnection, key: ApiKey, *, digest: bytes
         permissions=list(key.permissions),
         created_at=key.created_at,
         expires_at=key.expires_at,
+        scope_filter=list(key.scope_filter),
+        description=key.description,
+        metadata=dict(key.metadata) if key.metadata is not None else None,
+    )
+
+
+async def flush_api_key_changed(connection: AnyConnection, key: ApiKey) -> None:
+    """What may change of a key: all but whose it is, its secret and its ends. The caller holds `lock_api_key`."""
+    row = tables.ApiKey.filter(key_id=key.key_id).using_db(on(connection))
+    await row.update(
+        name=key.name,
+        permissions=list(key.permissions),
+        scope_filter=list(key.scope_filter),
+        description=key.description,
+        metadata=dict(key.metadata) if key.metadata is not None else None,
     )
 
 
@@ -234,10 +250,30 @@ async def flush_api_key_revoked(connection: AnyConnection, key_id: str, *, revok
     await live.using_db(on(connection)).update(revoked_at=revoked_at)
 
 
+_LIVE_KEYS: Final = "select key_id, name from api_key where tenant_id = $1 and revoked_at is null order by key_id"
+
+
+async def read_live_keys(connection: AnyConnection, tenant_id: str) -> list[tuple[str, str]]:
+    """(id, name) of the keys that are not revoked. Nobody makes another one while the caller holds `lock_tenant`."""
+    return [(row["key_id"], row["name"]) for row in await connection.fetch(_LIVE_KEYS, tenant_id)]
+
+
+_IS_CLOSED: Final = "select exists (select 1 from budget_tenant where tenant_id = $1 and status = 'CLOSED')"
+
+
+async def is_closed_for_budgets(connection: AnyConnection, tenant_id: str) -> bool:
+    """Whether the tenant's budgets were closed for good, which took its keys with them (section 7 of the budget rules).
+
+    The caller holds `lock_tenants_shared`, which closing waits for.
+    """
+    found: bool = await connection.fetchval(_IS_CLOSED, tenant_id)
+    return found
+
+
 # -- authentication ----------------------------------------------------------------------------------------------------
 
 _CREDENTIALS: Final = """
-select k.key_id, k.tenant_id, k.secret_hash, k.permissions, k.expires_at, k.revoked_at, t.is_root,
+select k.key_id, k.tenant_id, k.secret_hash, k.permissions, k.scope_filter, k.expires_at, k.revoked_at, t.is_root,
     t.deleted_at as tenant_deleted_at, floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
 from api_key k join tenant t on t.tenant_id = k.tenant_id
 """
@@ -335,6 +371,9 @@ def _api_key_of(row: Columns) -> ApiKey:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
+        scope_filter=tuple(row["scope_filter"]),
+        description=row["description"],
+        metadata=row["metadata"],
     )
 
 
@@ -348,4 +387,5 @@ def _credential_of(row: Row) -> Credential:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         tenant_deleted_at=row["tenant_deleted_at"],
+        scope_filter=tuple(row["scope_filter"]),
     )

@@ -116,6 +116,9 @@ class ApiKey(Model):
     expires_at = fields.BigIntField(null=True)
     revoked_at = fields.BigIntField(null=True)
     last_used_at = fields.BigIntField(null=True)
+    scope_filter = ArrayField("text", default=list)
+    description = Text(null=True)
+    metadata = Document(null=True)
 
     class Meta:
         table = "api_key"

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
+
 from domain.authority import EVERYTHING, Principal
 from domain.capacity.scan import ReportedReservation, ScanReport
 from domain.identity import reservation_key
@@ -19,7 +21,7 @@ from domain.outcomes import Accepted, Outcome
 from domain.registry import Pool, PoolOffer, ProviderAccount
 from domain.tenancy import Project, Tenant
 from storage import identity, registry
-from storage.database import Connection, Database
+from storage.database import Connection, Database, Unavailable
 from tests.simulation.world_plan import WorldPlan
 from workers.capacity.boundaries import BoundaryJob
 from workers.capacity.meter import MeterJob
@@ -28,6 +30,9 @@ from workers.request import Caller
 from workers.runtime import LANES, Runtime, RuntimeOptions
 
 POLL_S = 0.005
+NO_ANSWER = (Unavailable, asyncpg.InternalClientError)
+"""What a desk raises when nobody knows whether anything happened. The second one is a fault that has its own test:
+`test_a_connection_lost_on_its_way_back_to_the_pool_is_no_error`."""
 
 
 class CapacityNode(Runtime):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from domain.authority import Permission
 from domain.credentials import present
 from domain.identity import API_KEY_ID, TENANT_ID
-from domain.outcomes import Accepted, Outcome
+from domain.outcomes import Accepted, InvalidState, Outcome
 from domain.paging import LIST_MAX, check_first
 from domain.shapes import Shape, check_name, check_optional_integer, check_text
 from domain.tenancy import (
@@ -18,7 +19,9 @@ from domain.tenancy import (
     Viewer,
     check_key_name,
     check_permissions,
+    check_scope_filter,
     decide_revoke_key,
+    decide_update_key,
     is_visible,
     refuse_expiry,
     refuse_permissions,
@@ -40,7 +43,12 @@ from workers.registry import (
 from workers.request import Caller
 
 CREATE_KEY: Final = "apiKeys.create"
+UPDATE_KEY: Final = "apiKeys.update"
 REVOKE_KEY: Final = "apiKeys.revoke"
+
+DESCRIPTION_MAX: Final = 1_024
+CLOSED: Final = InvalidState(state="closed", message="the tenant has been closed")
+"""Closing a tenant for budgets revokes its keys and lets nobody make another one."""
 
 
 class KeyDesk:
@@ -67,25 +75,32 @@ class KeyDesk:
         name: Any,
         permissions: Any = None,
         expires_at: Any = None,
+        scope_filter: Any = None,
+        description: Any = None,
+        metadata: Mapping[str, Any] | None = None,
         idempotency_key: Any = None,
     ) -> Outcome[IssuedKey]:
         """A new key and, this once, its secret; a retry gets the key without it. `permissions` None: the default.
 
-        Refuses in this order: INVALID_INPUT (shape), ACCESS_DENIED (also for a permission that the caller lacks),
-        CONFLICT (key), NOT_FOUND, INVALID_STATE (deleted), INVALID_INPUT `in-the-past`.
+        `scope_filter` confines it to some of the tenant's budgets. Refuses in this order: INVALID_INPUT (shape),
+        ACCESS_DENIED (also for a permission or a reach that the caller lacks), CONFLICT (key), NOT_FOUND, INVALID_STATE
+        (deleted, or closed for budgets), INVALID_INPUT `in-the-past`.
         """
         try:
             owner = check_text(tenant_id, "tenantId", TENANT_ID)
             title = check_key_name(check_name(name, "name"), "name")
             allowed = check_permissions(permissions, "permissions")
             expiry = check_optional_integer(expires_at, "expiresAt")
-            content = {"tenantId": owner, "name": title, "permissions": allowed, "expiresAt": expiry}
+            confined = check_scope_filter(scope_filter, "scopeFilter")
+            described = None if description is None else check_name(description, "description", longest=DESCRIPTION_MAX)
+            content: dict[str, Any] = {"tenantId": owner, "name": title, "permissions": allowed, "expiresAt": expiry}
+            content |= {"scopeFilter": confined or None, "description": described, "metadata": metadata}
             request = self._registrar.request(caller, CREATE_KEY, idempotency_key=idempotency_key, content=content)
         except Shape as shape:
             return shape.refusal
         if denied := caller.principal.refuse_for(Permission.TENANCY_MANAGE, tenant_id=owner):
             return denied
-        if denied := refuse_permissions(caller.principal, allowed, tenant_id=owner):
+        if denied := refuse_permissions(caller.principal, allowed, tenant_id=owner, scope_filter=confined):
             return denied
         asked = ApiKey(
             key_id=self._ids.new("key"),
@@ -95,6 +110,9 @@ class KeyDesk:
             permissions=allowed,
             created_at=0,
             expires_at=expiry,
+            scope_filter=confined,
+            description=described,
+            metadata=metadata,
         )
 
         async def decide(turn: Turn) -> Outcome[IssuedKey]:
@@ -102,11 +120,63 @@ class KeyDesk:
             now = await turn.now()
             if refusal := refuse_tenant(tenants.get(owner)) or refuse_expiry(expiry, now=now):
                 return refusal
+            if await identity.is_closed_for_budgets(turn.connection, owner):
+                return CLOSED
             return Accepted(await _issue(turn, asked, now=now))
 
         return await self._registrar.write(
             request, decide, subject=lambda issued: issued.key.key_id, again=_issued_before
         )
+
+    async def update_api_key(
+        self,
+        caller: Caller,
+        *,
+        key_id: Any,
+        name: Any = None,
+        permissions: Any = None,
+        scope_filter: Any = None,
+        description: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: Any = None,
+    ) -> Outcome[ApiKey]:
+        """Change what a key may and how it is called; what is None stays, an empty scope filter lifts it.
+
+        Refuses in this order: INVALID_INPUT (shape), ACCESS_DENIED, CONFLICT (key), NOT_FOUND (another tenant's too),
+        ACCESS_DENIED (a permission or a reach that the caller lacks), INVALID_STATE (revoked, or closed for budgets).
+        """
+        try:
+            wanted = check_text(key_id, "keyId", API_KEY_ID)
+            given: dict[str, Any] = {
+                "name": None if name is None else check_key_name(check_name(name, "name"), "name"),
+                "permissions": None if permissions is None else check_permissions(permissions, "permissions"),
+                "scope_filter": None if scope_filter is None else check_scope_filter(scope_filter, "scopeFilter"),
+                "description": None
+                if description is None
+                else check_name(description, "description", longest=DESCRIPTION_MAX),
+                "metadata": metadata,
+            }
+            content = {"keyId": wanted, **given}
+            request = self._registrar.request(caller, UPDATE_KEY, idempotency_key=idempotency_key, content=content)
+        except Shape as shape:
+            return shape.refusal
+        if denied := refuse_manager(caller):
+            return denied
+        changes = {field: value for field, value in given.items() if value is not None}
+
+        async def decide(turn: Turn) -> Outcome[ApiKey]:
+            key = await identity.lock_api_key(turn.connection, wanted)
+            if key is None or not is_visible(caller.principal, key.tenant_id):
+                return NO_KEY
+            changed = replace(key, **changes)
+            outcome = decide_update_key(caller.principal, key, changed)
+            if isinstance(outcome, Accepted) and await identity.is_closed_for_budgets(turn.connection, key.tenant_id):
+                return CLOSED
+            if isinstance(outcome, Accepted) and changed != key:
+                await identity.flush_api_key_changed(turn.connection, changed)
+            return outcome
+
+        return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
 
     async def revoke_api_key(self, caller: Caller, *, key_id: Any, idempotency_key: Any = None) -> Outcome[ApiKey]:
         """The key stops to be accepted, on every node within a second; its open streams end.

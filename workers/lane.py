@@ -91,6 +91,7 @@ class Lane:
                 work = self._drain()
                 if work:
                     await self._settle(work)
+                    await asyncio.sleep(0)  # whoever got a reply and asks again comes into the next batch
                 else:
                     self._wake.clear()
                     self._idle.set()
@@ -154,7 +155,7 @@ class Lane:
             if attempt:
                 await asyncio.sleep(RETRY_PAUSES_S[min(attempt, len(RETRY_PAUSES_S)) - 1])
             try:
-                await self._run_turn(work)
+                await self._run_turn(work, was_tried=attempt > 0)
                 return None
             except asyncio.CancelledError:
                 for _, asks in work:
@@ -171,11 +172,14 @@ class Lane:
                     break
         return error
 
-    async def _run_turn(self, work: Work) -> None:
+    async def _run_turn(self, work: Work, *, was_tried: bool) -> None:
         connection = await self._connected()
         with measures.turn(self._turn.name, sum(len(asks) for _, asks in work)):
             async with connection.transaction():
                 result = await self._turn.run(connection, work)
+        if was_tried:  # an earlier attempt may have been committed without an answer: look at everything it touched
+            result.event_keys = [actor.key for actor, _ in work]
+            result.changed_keys = list(result.event_keys)
         for ask, outcome in result.replies:
             if not ask.reply.done():
                 ask.reply.set_result(outcome)

@@ -31,6 +31,9 @@ JOB_SECONDS: Final = Histogram(
     "earmark_job_seconds", "Time of a run of a job", ["job"], buckets=(*_SECONDS, 30.0, 120.0)
 )
 BOUNDARIES: Final = Counter("earmark_boundaries_applied_total", "Starts and ends of grants applied by the sweep")
+EXPIRED_TENANTS: Final = Counter(
+    "earmark_expiry_tenants_total", "Tenants that were asked to give back overdue budget reservations"
+)
 USAGE_RECORDS: Final = Counter("earmark_usage_records_total", "Usage records written", ["meter"])
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Iterable
 from typing import Final
 
-from domain.events import EventRecord
 from storage.database import AnyConnection, Database, trouble_of
-from storage.events import CHANNEL, notify, relay, waiting_keys
+from storage.events import CHANNEL, Outbox, relay, waiting_keys
 from workers import measures
 from workers.changes import ChangeBoard
 from workers.clock import Clock
@@ -19,12 +19,14 @@ from workers.events import EventHub
 log = logging.getLogger("earmark.relay")
 
 KEYS_MAX: Final = 500
-"""Reservations whose outboxes one transaction moves."""
-HINT_MAX: Final = 7_000
-"""PostgreSQL takes payloads below 8000 bytes; a longer hint becomes "look everywhere"."""
+"""Keys whose waiting events one transaction moves."""
 LATE_MS: Final = 1_000
 """An event that waits longer belongs to a node that is gone, or to one that was interrupted."""
 RETRY_PAUSE_S: Final = 0.2
+RESTS: Final = 4
+"""How many times as long as it has worked the relay rests: its commits stand in the way of the lanes'. Under load it moves
+more at once; an event that comes alone waits for nothing."""
+REST_MAX_S: Final = 0.05
 
 
 class Relay:
@@ -36,13 +38,15 @@ class Relay:
         self._board = board
         self._clock = clock
         self._node = node
-        self._pending: set[str] = set()
+        self._pending: dict[Outbox, set[str]] = {outbox: set() for outbox in Outbox}
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
+        self._is_in_doubt = False
+        """A move may have taken effect without an answer: then this node does not know what it appended."""
 
-    def wake(self, *, event_keys: Iterable[str], changed_keys: Iterable[str]) -> None:
-        """A turn has committed: its outboxes have news, and these reservations look different."""
-        self._pending.update(event_keys)
+    def wake(self, *, outbox: Outbox, event_keys: Iterable[str], changed_keys: Iterable[str]) -> None:
+        """A turn has committed: its outbox has news under these keys, and what has the others looks different."""
+        self._pending[outbox].update(event_keys)
         changed = list(changed_keys)
         self._changed.update(changed)
         self._board.wake(changed)
@@ -53,54 +57,76 @@ class Relay:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self.flush()
+            started = time.monotonic()
+            went_well = await self._move_pending()
+            if self._has_work():
+                self._wake.set()
+            if not went_well:
+                await asyncio.sleep(RETRY_PAUSE_S)
+            elif all(len(keys) < KEYS_MAX for keys in self._pending.values()):
+                await asyncio.sleep(min(REST_MAX_S, RESTS * (time.monotonic() - started)))
 
     async def flush(self, *, give_up: bool = False) -> None:
         """Move everything that is pending on this node, however often it takes; `give_up` after the first failure."""
-        while self._pending or self._changed:
-            keys = sorted(self._pending)[:KEYS_MAX]
-            changed, self._changed = self._changed, set()
-            self._pending.difference_update(keys)
-            try:
-                await self._move(keys, changed)
-            except Exception as error:  # noqa: BLE001 - nothing is lost: it waits in the table
-                log.warning("events wait in the outbox: %s (%s)", error, trouble_of(error).value)
+        while self._has_work():
+            if not await self._move_pending():
                 if give_up:
                     return
-                self._pending.update(keys)
-                self._changed.update(changed)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def sweep(self, *, limit: int = KEYS_MAX) -> int:
-        """Move what has waited too long, whoever left it; how many reservations had something. A job, safe anywhere."""
+        """Move what has waited too long, whoever left it; how many keys had something. A job, safe anywhere."""
         until = self._clock.local_ms() - LATE_MS
-        async with self._database.acquire() as connection:
-            keys = await waiting_keys(connection, recorded_until=until, limit=limit)
-        if keys:
-            await self._move(keys, set())
-        return len(keys)
+        moved = 0
+        for outbox in Outbox:
+            async with self._database.acquire() as connection:
+                keys = await waiting_keys(connection, outbox, recorded_until=until, limit=limit)
+            self._pending[outbox].update(keys)
+            moved += len(keys)
+        await self.flush()
+        return moved
 
     async def sweep_all(self) -> int:
-        """The same until nothing late is left; how many reservations had something."""
+        """The same until nothing late is left; how many keys had something."""
         moved = 0
         while (swept := await self.sweep()) > 0:
             moved += swept
         return moved
 
-    async def _move(self, keys: list[str], changed: set[str]) -> None:
-        events: list[EventRecord] = []
-        async with self._database.transaction() as connection:
-            if keys:
-                events = await relay(connection, keys)
-            await notify(connection, self._hint(events, changed))
-        measures.EVENTS_RELAYED.inc(len(events) // 2)  # each is in its tenant's stream and in the mirror
-        behind = self._hub.offer(events)
-        await self._hub.catch_up(behind)
+    def _has_work(self) -> bool:
+        return bool(self._changed) or any(self._pending.values())
 
-    def _hint(self, events: Iterable[EventRecord], changed: Iterable[str]) -> str:
-        streams = sorted({event.stream for event in events})
-        hint = json.dumps({"node": self._node, "streams": streams, "keys": sorted(changed)}, separators=(",", ":"))
-        return hint if len(hint) <= HINT_MAX else json.dumps({"node": self._node})
+    async def _move_pending(self) -> bool:
+        """One transaction for each outbox that has news; whether all went well. What did not stays pending."""
+        went_well = True
+        outboxes = [outbox for outbox, keys in self._pending.items() if keys]
+        if self._changed and not outboxes:
+            outboxes = [Outbox.CAPACITY]  # nothing to move, but something to tell
+        for outbox in outboxes:
+            pending = self._pending[outbox]
+            keys = sorted(pending)[:KEYS_MAX]
+            changed, self._changed = self._changed, set()
+            pending.difference_update(keys)
+            try:
+                await self._move(outbox, keys, changed)
+            except Exception as error:  # noqa: BLE001 - nothing is lost: it waits in the table
+                log.warning("events wait in the outbox: %s (%s)", error, trouble_of(error).value)
+                self._is_in_doubt, went_well = True, False
+                pending.update(keys)
+                self._changed.update(changed)
+        return went_well
+
+    async def _move(self, outbox: Outbox, keys: list[str], changed: set[str]) -> None:
+        listened = self._hub.listened
+        async with self._database.transaction() as connection:
+            relayed = await relay(connection, outbox, keys, changed=changed, listened=listened, node=self._node)
+        measures.EVENTS_RELAYED.inc(relayed.moved)
+        behind = set(relayed.streams).difference(listened)  # whoever has begun to listen meanwhile
+        behind.update(self._hub.offer(relayed.appended))
+        if self._is_in_doubt:
+            self._is_in_doubt = False
+            behind.update(self._hub.listened)
+        await self._hub.catch_up(behind)
 
 
 class Listener:

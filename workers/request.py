@@ -10,11 +10,14 @@ from domain.replay import RequestKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated principal on one request. Request and trace ids travel on into events and logs."""
+    """An authenticated principal on one request. What is known of the request travels on into events and logs."""
 
     principal: Principal
     request_id: str | None = None
     trace_id: str | None = None
+    source_ip: str | None = None
+    trace_flags: str | None = None
+    """The two hex digits of the request's own `traceparent`; None when it had no valid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

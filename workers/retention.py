@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from domain.terms import DAY_MS
+from storage.budget.answers import forget_answers as forget_budget_answers
 from storage.database import Database, read_clock
 from storage.events import expire_events, page_streams
 from storage.replay import forget_answers
@@ -43,6 +44,7 @@ class RetentionJob:
             now = self._clock.instant(await read_clock(connection))
         streams = await self._expire_events(before=now - self._event_ms)
         answers = await self._forget_answers(before=now - self._answer_ms)
+        answers += await self._forget_budget_answers(now)
         return Ran(counts={"streams": streams, "answers": answers})
 
     async def _expire_events(self, *, before: int) -> int:
@@ -72,6 +74,16 @@ class RetentionJob:
         while True:
             async with self._database.transaction() as connection:
                 forgotten = await forget_answers(connection, before=before, keep=KEPT_ANSWERS, limit=ROWS_MAX)
+            total += forgotten
+            if forgotten < ROWS_MAX:
+                return total
+
+    async def _forget_budget_answers(self, now: int) -> int:
+        """Each carries its own time, which the protocol sets (section 4.4)."""
+        total = 0
+        while True:
+            async with self._database.transaction() as connection:
+                forgotten = await forget_budget_answers(connection, now=now, limit=ROWS_MAX)
             total += forgotten
             if forgotten < ROWS_MAX:
                 return total

@@ -17,9 +17,16 @@ from typing import Final
 from domain.capacity.state import CapacityState
 from domain.terms import SECOND_MS
 from storage.database import Database
+from storage.events import Outbox
 from workers import measures
 from workers.actor import Directory
 from workers.authority import Authenticator, ensure_root
+from workers.budget.asking import BudgetAsker
+from workers.budget.desk import BudgetDesk
+from workers.budget.expiry import ExpiryJob
+from workers.budget.loading import TenantBooks
+from workers.budget.reads import BudgetReads
+from workers.budget.turn import BudgetTurn
 from workers.capacity.asking import CapacityAsker
 from workers.capacity.boundaries import BoundaryJob
 from workers.capacity.grants import GrantDesk
@@ -41,7 +48,7 @@ from workers.provider_desk import ProviderDesk
 from workers.registry import Registrar
 from workers.relay import Listener, Relay
 from workers.retention import RetentionJob
-from workers.schedule import BOUNDARIES, CLOSING, METER, RELAY, RETENTION, SCAN, USED_KEYS, Ran, Schedule
+from workers.schedule import BOUNDARIES, CLOSING, EXPIRY, METER, RELAY, RETENTION, SCAN, USED_KEYS, Ran, Schedule
 from workers.supervisor import Supervisor
 from workers.tenancy_desk import TenancyDesk
 
@@ -79,8 +86,10 @@ class Runtime:
         self.ids = IdSource(self.clock)
         self.node = self.ids.new("node")
         self.supervisor = Supervisor()
+        self._lanes: list[Lane] = []
         self._fan_out()
         self._capacity()
+        self._budget()
         self._registry()
         self._jobs()
 
@@ -93,11 +102,12 @@ class Runtime:
 
     def _capacity(self) -> None:
         turn = CapacityTurn(self.clock, self.ids)
-        self._lanes = [
+        self._capacity_lanes = [
             Lane(f"capacity-{number}", turn, connect=self.database.connect, committed=self._committed)
             for number in range(self.options.lanes)
         ]
-        directory: Directory[CapacityState] = Directory(lambda key: lane_for(key, self._lanes))
+        self._lanes.extend(self._capacity_lanes)
+        directory: Directory[CapacityState] = Directory(lambda key: lane_for(key, self._capacity_lanes))
         measures.ACTORS.labels(context="capacity").set_function(lambda: len(directory))
         self.asker = CapacityAsker(self.database, directory, self.ids, self.clock)
         self.grants = GrantDesk(self.asker)
@@ -106,15 +116,29 @@ class Runtime:
         self.guards = CapacityGuards(self.asker, self._committed)
         self.reads = CapacityReads(self.asker)
 
+    def _budget(self) -> None:
+        turn = BudgetTurn(self.clock, self.ids)
+        lanes = [
+            Lane(f"budget-{number}", turn, connect=self.database.connect, committed=self._budget_committed)
+            for number in range(self.options.lanes)
+        ]
+        self._lanes.extend(lanes)
+        directory: Directory[TenantBooks] = Directory(lambda key: lane_for(key, lanes))
+        measures.ACTORS.labels(context="budget").set_function(lambda: len(directory))
+        self.budget_asker = BudgetAsker(self.database, directory, self.ids, self.clock)
+        self.budgets = BudgetDesk(self.budget_asker)
+        self.budget_reads = BudgetReads(self.budget_asker)
+
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)
         registrar = Registrar(self.database, self.clock)
-        self.tenancy = TenancyDesk(registrar, self.ids, close_tenant=self.reservations.close_tenant)
+        self.tenancy = TenancyDesk(registrar, self.ids, close_tenant=self._close_tenant)
         self.keys = KeyDesk(registrar, self.ids)
         self.accounts = ProviderDesk(registrar, self.ids, validate_settings=self.providers.validate_settings)
 
     def _jobs(self) -> None:
         boundaries, meter = BoundaryJob(self.asker), MeterJob(self.asker)
+        expiry = ExpiryJob(self.budget_asker)
         scan = ScanJob(self.asker, self.reservations, self.providers)
         retention = RetentionJob(
             self.database, self.clock, event_days=self.options.event_days, answer_days=self.options.answer_days
@@ -133,6 +157,7 @@ class Runtime:
         self.schedule = Schedule(
             {
                 BOUNDARIES: boundaries.run_once,
+                EXPIRY: expiry.run_once,
                 METER: meter.run_once,
                 SCAN: partial(scan.run_once, every_ms=scan_ms if self.options.runs_jobs else 0),
                 RELAY: sweep,
@@ -174,8 +199,19 @@ class Runtime:
         await self.supervisor.stop()
 
     def _committed(self, result: TurnResult) -> None:
-        if result.changed_keys:
-            self.relay.wake(event_keys=result.event_keys, changed_keys=result.changed_keys)
+        self._wake_relay(Outbox.CAPACITY, result)
+
+    def _budget_committed(self, result: TurnResult) -> None:
+        self._wake_relay(Outbox.BUDGET, result)
+
+    def _wake_relay(self, outbox: Outbox, result: TurnResult) -> None:
+        if result.event_keys or result.changed_keys:
+            self.relay.wake(outbox=outbox, event_keys=result.event_keys, changed_keys=result.changed_keys)
+
+    async def _close_tenant(self, tenant_id: str) -> None:
+        """A deleted tenant: its budgets first, which no lock of a reservation stands in the way of, then its grants."""
+        await self.budgets.close_deleted_tenant(tenant_id)
+        await self.reservations.close_tenant(tenant_id)
 
     async def _end_streams_of_revoked_keys(self) -> None:
         while True:

@@ -29,6 +29,7 @@ log = logging.getLogger("earmark.jobs")
 BOUNDARIES: Final = "vps.boundaries"
 METER: Final = "vps.grants"
 SCAN: Final = "vps.reservations"
+EXPIRY: Final = "budget.expiry"
 RELAY: Final = "events.relay"
 CLOSING: Final = "tenants.closing"
 USED_KEYS: Final = "keys.used"
@@ -46,6 +47,7 @@ class Entry:
 
 TABLE: Final = (
     Entry(name=BOUNDARIES, every_ms=500, purpose="apply starts and ends of grants that are due"),
+    Entry(name=EXPIRY, every_ms=500, purpose="give back budget reservations whose time is over"),
     Entry(name=METER, every_ms=30 * SECOND_MS, purpose="write the usage of hours that are over"),
     Entry(name=SCAN, every_ms=MINUTE_MS, purpose="look at what providers report"),
     Entry(name=RELAY, every_ms=2 * SECOND_MS, purpose="move events that a node left in the outbox to their streams"),

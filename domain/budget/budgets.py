@@ -45,6 +45,8 @@ def decide_create_budget(state: BudgetState, command: CreateBudget, now: int) ->
     if state.tenant.status is TenantStatus.SUSPENDED:
         return invalid("tenant_id", "a suspended tenant gets no new budgets", reason="tenant-suspended")
     if (existing := state.budget(path, command.unit)) is not None:
+        if existing.budget_id == command.budget_id:  # the very same command, whose first commit was in doubt
+            return Accepted(replace(existing))
         message = f"{path} has a budget in {command.unit.value} already"
         return Duplicate(resource="budget", resource_id=existing.budget_id, message=message)
     budget = _new_budget(command, path, now)

@@ -287,6 +287,19 @@ class UpdatePolicy(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTenant(Command):
+    """Make a tenant with its defaults. One that is there already stays as it is."""
+
+    name: str
+    metadata: Mapping[str, Any] | None = None
+    default_overage_policy: OveragePolicy | None = None
+    default_ttl_ms: int | None = None
+    max_ttl_ms: int | None = None
+    max_extensions: int | None = None
+    expiry_policy: ExpiryPolicy = ExpiryPolicy.AUTO_RELEASE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateTenant(Command):
     """Change a tenant's defaults, name or status. The status CLOSED takes all its budgets with it (section 7)."""
 
@@ -309,7 +322,7 @@ class ExpireDue(Command):
 
 BudgetStatusCommand: TypeAlias = FreezeBudget | UnfreezeBudget | CloseBudget
 GovernanceCommand: TypeAlias = (
-    CreateBudget | UpdateBudget | BudgetStatusCommand | CreatePolicy | UpdatePolicy | UpdateTenant
+    CreateBudget | UpdateBudget | BudgetStatusCommand | CreatePolicy | UpdatePolicy | CreateTenant | UpdateTenant
 )
 RuntimeCommand: TypeAlias = Reserve | Evaluate | Commit | Release | Extend | Debit
 AnyCommand: TypeAlias = RuntimeCommand | Fund | GovernanceCommand | ExpireDue

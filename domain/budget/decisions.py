@@ -16,6 +16,7 @@ from domain.budget.commands import (
     Commit,
     CreateBudget,
     CreatePolicy,
+    CreateTenant,
     Debit,
     Evaluate,
     ExpireDue,
@@ -40,7 +41,7 @@ from domain.budget.reservations import decide_evaluate, decide_extend, decide_re
 from domain.budget.scopes import derive_scopes
 from domain.budget.settlement import advance, decide_commit, decide_release
 from domain.budget.state import BudgetState
-from domain.budget.tenants import decide_update_tenant
+from domain.budget.tenants import decide_create_tenant, decide_update_tenant
 from domain.outcomes import Accepted, Refusal
 from domain.replay import RequestKey
 
@@ -65,6 +66,7 @@ DECISIONS: Final[Mapping[type, Callable[[BudgetState, Any, int], BudgetOutcome[A
     CloseBudget: decide_budget_status,
     CreatePolicy: decide_create_policy,
     UpdatePolicy: decide_update_policy,
+    CreateTenant: decide_create_tenant,
     UpdateTenant: decide_update_tenant,
     ExpireDue: decide_expire_due,
 }

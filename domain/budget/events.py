@@ -16,6 +16,10 @@ from domain.budget.values import Action, Origin, OveragePolicy, Subject
 
 MILLION: Final = 1_000_000
 
+BY_REQUEST: Final = "request"
+BY_ITSELF: Final = "expiry"
+"""The source of an event that nobody asked for: a hold's time was over."""
+
 
 class EventType(StrEnum):
     BUDGET_CREATED = "budget.created"
@@ -38,11 +42,13 @@ class EventType(StrEnum):
     RESERVATION_EXPIRED = "reservation.expired"
     RESERVATION_COMMIT_OVERAGE = "reservation.commit_overage"
     RESERVATION_RELEASED_VIA_CASCADE = "reservation.released_via_tenant_cascade"
+    TENANT_CREATED = "tenant.created"
     TENANT_UPDATED = "tenant.updated"
     TENANT_SUSPENDED = "tenant.suspended"
     TENANT_REACTIVATED = "tenant.reactivated"
     TENANT_CLOSED = "tenant.closed"
     TENANT_SETTINGS_CHANGED = "tenant.settings_changed"
+    API_KEY_REVOKED_VIA_CASCADE = "api_key.revoked_via_tenant_cascade"
     POLICY_CREATED = "policy.created"
     POLICY_UPDATED = "policy.updated"
 
@@ -156,9 +162,13 @@ class CommitOverage(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantCascade(Facts):
-    ledger_id: str
-    scope: str
-    unit: Unit
+    """About a budget (`ledger_id`, `scope`, `unit`) or about an API key (`key_id`, `name`)."""
+
+    ledger_id: str | None = None
+    key_id: str | None = None
+    name: str | None = None
+    scope: str | None = None
+    unit: Unit | None = None
     prior_status: str | None = None
     new_status: str | None = None
     released_amount: int | None = None
@@ -167,8 +177,10 @@ class TenantCascade(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantLifecycle(Facts):
+    """`previous_status` is None for a tenant that was made now."""
+
     tenant_id: str
-    previous_status: str
+    previous_status: str | None
     new_status: str
     changed_fields: tuple[str, ...]
 
@@ -191,6 +203,20 @@ class BudgetEvent:
     facts: Facts
     origin: Origin | None = None
     correlation_id: str | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """What is published with it, beside type and instants: the envelope of section 8.1, and the facts as `data`."""
+        origin = self.origin
+        envelope: dict[str, Any] = {
+            "category": self.type.category,
+            "source": BY_ITSELF if origin is None else BY_REQUEST,
+            "scope": self.scope,
+            "correlation_id": self.correlation_id,
+            "actor": None if origin is None else origin.actor(),
+            "trace_flags": None if origin is None else origin.trace_flags,
+        }
+        present = {name: value for name, value in envelope.items() if value is not None}
+        return present | {"data": self.facts.data()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

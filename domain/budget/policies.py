@@ -50,6 +50,8 @@ def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) ->
         return refused
     if (closed := refuse_closed(state)) is not None:
         return closed
+    if (existing := state.policies.get(command.policy_id)) is not None:
+        return Accepted(replace(existing))  # the very same command, whose first commit was in doubt
     if (taken := _refuse_name(state, command.name)) is not None:
         return taken
     policy = _new_policy(command, pattern, now)

@@ -85,6 +85,14 @@ class Tenant:
     version: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantKey:
+    """An API key, as far as closing its tenant is concerned."""
+
+    key_id: str
+    name: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Budget:
     """The balances of one scope and unit. `remaining` and `is_over_limit` are derived, never stored."""

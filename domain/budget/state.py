@@ -27,6 +27,7 @@ from domain.budget.records import (
     RateWindow,
     ReservationStatus,
     Tenant,
+    TenantKey,
 )
 from domain.budget.replay import RememberedAnswer
 from domain.replay import RequestKey
@@ -58,6 +59,7 @@ class Changes:
     remembered: dict[RequestKey, RememberedAnswer] = field(default_factory=dict)
     events: list[BudgetEvent] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
+    revoked_keys: list[TenantKey] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -71,6 +73,7 @@ class Changes:
             or self.remembered
             or self.events
             or self.audit
+            or self.revoked_keys
         )
 
 
@@ -83,6 +86,7 @@ class BudgetState:
         "changes",
         "foreign_reservations",
         "is_complete",
+        "live_keys",
         "lowest_threshold",
         "policies",
         "policy_order",
@@ -103,6 +107,7 @@ class BudgetState:
         rate_windows: Iterable[RateWindow] = (),
         remembered: Mapping[RequestKey, RememberedAnswer] | None = None,
         foreign_reservations: Iterable[str] = (),
+        live_keys: Iterable[TenantKey] = (),
         thresholds: Iterable[int] = DEFAULT_THRESHOLDS,
         is_complete: bool = False,
     ) -> None:
@@ -117,6 +122,8 @@ class BudgetState:
         self.remembered: dict[RequestKey, RememberedAnswer] = dict(remembered or {})
         self.foreign_reservations = set(foreign_reservations)
         """Named by a command and known to be another tenant's: forbidden instead of unknown (check 10 of 5.3)."""
+        self.live_keys = list(live_keys)
+        """API keys that are not revoked: needed to close the tenant, as `is_complete` is."""
         self.thresholds = tuple(sorted(thresholds))
         self.lowest_threshold = min(self.thresholds, default=NO_THRESHOLD)
         self.is_complete = is_complete
@@ -148,6 +155,8 @@ class BudgetState:
             key: remembered for key, remembered in self.remembered.items() if remembered.answered_at >= answered_before
         }
         self.foreign_reservations.clear()
+        self._due = [(held.settles_until, key) for key, held in self.reservations.items()]
+        heapq.heapify(self._due)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -224,6 +233,12 @@ class BudgetState:
 
     def add_debit(self, debit: DirectDebit) -> None:
         self.changes.debits.append(debit)
+
+    def revoke_keys(self) -> list[TenantKey]:
+        """All that are live; returns them."""
+        revoked, self.live_keys = self.live_keys, []
+        self.changes.revoked_keys.extend(revoked)
+        return revoked
 
     def add_funding(self, funding: Funding) -> None:
         self.changes.fundings.append(funding)

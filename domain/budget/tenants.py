@@ -1,4 +1,4 @@
-"""Decisions about the tenant: its defaults, suspend, reactivate, and close with all that it holds (section 7)."""
+"""Decisions about the tenant: its making and defaults, suspend, reactivate, and close with all that it holds (section 7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from domain.amounts import INT64_MAX
-from domain.budget.commands import UpdateTenant
+from domain.budget.commands import CreateTenant, UpdateTenant
 from domain.budget.events import AuditEntry, BudgetEvent, EventType, TenantCascade, TenantLifecycle
 from domain.budget.records import Budget, BudgetStatus, ReservationStatus, Tenant, TenantStatus
 from domain.budget.settlement import mark_released
@@ -36,13 +36,47 @@ _STATUS_EVENTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantAnswer:
-    """`closed_now`: this very command closed it, so its webhooks and keys have to go in the same flush (mode A)."""
+    """`closed_now`: this very command closed it, so all that it holds goes in the same flush (mode A)."""
 
     tenant: Tenant
     changed_fields: tuple[str, ...]
     closed_now: bool = False
+    created: bool = False
     correlation_id: str | None = None
     """Of the cascade, for what else is taken down with the tenant."""
+
+
+def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
+    """The books of a tenant that there is not yet, with what there is to tell of it. Refuses INVALID_INPUT."""
+    if (refusal := _check(command)) is not None:
+        return refusal
+    tenant = Tenant(
+        tenant_id=command.tenant_id,
+        name=command.name,
+        metadata=command.metadata,
+        default_overage_policy=command.default_overage_policy,
+        default_ttl_ms=command.default_ttl_ms,
+        max_ttl_ms=command.max_ttl_ms,
+        max_extensions=command.max_extensions,
+        expiry_policy=command.expiry_policy,
+        clock_at=now,
+    )
+    state = BudgetState(tenant, is_complete=True)
+    state.touch_tenant()
+    facts = TenantLifecycle(
+        tenant_id=tenant.tenant_id, previous_status=None, new_status=TenantStatus.ACTIVE.value, changed_fields=()
+    )
+    kind = EventType.TENANT_CREATED
+    state.publish(BudgetEvent(type=kind, occurred_at=now, scope=None, facts=facts, origin=command.origin))
+    state.audit(_entry(command, "createTenant", ("tenant", tenant.tenant_id), None, now))
+    return state
+
+
+def decide_create_tenant(state: BudgetState, command: CreateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
+    """The tenant is there already: it stays as it is, and the answer says so. Refuses INVALID_INPUT."""
+    if (refusal := _check(command)) is not None:
+        return refusal
+    return Accepted(TenantAnswer(tenant=replace(state.tenant), changed_fields=()))
 
 
 def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
@@ -73,10 +107,10 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
     return Accepted(answer)
 
 
-def _check(command: UpdateTenant) -> InvalidInput | None:
+def _check(command: CreateTenant | UpdateTenant) -> InvalidInput | None:
     if command.name is not None and (refusal := check_name(command.name, field="name", most=NAME_MAX)) is not None:
         return refusal
-    lead_ms = command.extension_lead_max_ms
+    lead_ms = command.extension_lead_max_ms if isinstance(command, UpdateTenant) else None
     return (
         check_ttl(command.default_ttl_ms, field="default_reservation_ttl_ms")
         or check_ttl(command.max_ttl_ms, field="max_reservation_ttl_ms")
@@ -136,7 +170,7 @@ def _event_type(status: TenantStatus, changed: tuple[str, ...]) -> EventType:
     return EventType.TENANT_SETTINGS_CHANGED if set(changed) & set(_SETTINGS) else EventType.TENANT_UPDATED
 
 
-# -- the close cascade, mode A: holds, then budgets; the tenant's status follows in the same flush -------------------
+# -- the close cascade, mode A: holds, budgets, keys; the tenant's status follows in the same flush -------------------
 
 
 def _correlation(command: UpdateTenant) -> str:
@@ -164,6 +198,29 @@ def _cascade(state: BudgetState, command: UpdateTenant, correlation_id: str | No
             )
             if kind is EventType.BUDGET_CLOSED_VIA_CASCADE:
                 state.audit(_entry(command, kind.value, ("budget", budget.budget_id), correlation_id, now))
+    _revoke_keys(state, command, correlation_id, now)
+
+
+def _revoke_keys(state: BudgetState, command: UpdateTenant, correlation_id: str | None, now: int) -> None:
+    kind = EventType.API_KEY_REVOKED_VIA_CASCADE
+    for key in state.revoke_keys():
+        facts = TenantCascade(
+            key_id=key.key_id,
+            name=key.name,
+            prior_status="ACTIVE",
+            new_status="REVOKED",
+            cascade_reason=CASCADE_REASON,
+        )
+        event = BudgetEvent(
+            type=kind,
+            occurred_at=now,
+            scope=None,
+            facts=facts,
+            origin=command.origin,
+            correlation_id=correlation_id,
+        )
+        state.publish(event)
+        state.audit(_entry(command, kind.value, ("api_key", key.key_id), correlation_id, now))
 
 
 def _close_budget(state: BudgetState, budget: Budget, now: int) -> list[tuple[EventType, TenantCascade]]:
@@ -200,7 +257,11 @@ def _facts(
 
 
 def _entry(
-    command: UpdateTenant, operation: str, resource: tuple[str, str], correlation_id: str | None, now: int
+    command: CreateTenant | UpdateTenant,
+    operation: str,
+    resource: tuple[str, str],
+    correlation_id: str | None,
+    now: int,
 ) -> AuditEntry:
     return AuditEntry(
         operation=operation,

@@ -47,6 +47,11 @@ class Origin:
     trace_flags: str | None = None
     """The two hex digits of the request's own `traceparent`; None when it had no valid one."""
 
+    def actor(self) -> dict[str, str]:
+        """Who it was, as events tell it."""
+        told = {"type": self.actor_type.value, "key_id": self.key_id, "source_ip": self.source_ip}
+        return {name: value for name, value in told.items() if value is not None}
+
 
 class Level(StrEnum):
     """The levels of a subject in canonical order (section 2.1)."""

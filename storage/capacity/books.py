@@ -1,19 +1,21 @@
 """The books of capacity reservations as a turn uses them: lock, read, flush.
 
 The one writer of `capacity_reservation`, `capacity_grant`, `capacity_instance`, `capacity_segment`, `capacity_locator`
-and, on the adding side, of `capacity_outbox`; but for what the meter keeps for itself under the same lock: its
-watermarks, and the floor of the clock that it moves past a written hour (`storage.capacity.metering`). Locks are taken here only, on heads, in the order of their keys (R12).
+and, on the adding side, of `capacity_outbox`; but for what the meter keeps for itself under the same lock: its marks,
+and the floor of the clock that it moves past a written hour (`storage.capacity.metering`). Locks are taken here only,
+on heads, in the order of their keys (R12).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from domain.capacity.commands import Surroundings
 from domain.capacity.state import CapacityEvent, CapacityState, Changes, Grant, Instance, Reservation
+from domain.replay import Remembered, RequestKey
 from domain.terms import START_TOLERANCE_MS
 from storage.capacity.rows import (
     grant_of,
@@ -25,9 +27,9 @@ from storage.capacity.rows import (
     segment_of,
     segment_row,
 )
-from storage.database import AnyConnection
+from storage.database import AnyConnection, Row
 
-_LOCK: Final = "select * from capacity_lock($1)"
+_LOCK: Final = "select now_ms, heads from capacity_lock($1, '{}', '{}', '{}', '{}', '{}', '{}', '{}')"
 
 
 async def lock_reservations(connection: AnyConnection, keys: Sequence[str]) -> tuple[int, dict[str, Reservation]]:
@@ -35,9 +37,9 @@ async def lock_reservations(connection: AnyConnection, keys: Sequence[str]) -> t
 
     The caller is inside a transaction and gives `keys` sorted.
     """
-    rows = await connection.fetch(_LOCK, keys)
-    heads = [reservation_of(row["head"]) for row in rows if row["head"] is not None and row["head"]["key"] is not None]
-    return max(row["now_ms"] for row in rows), {head.key: head for head in heads}
+    row = await connection.fetchrow(_LOCK, keys)
+    assert row is not None, "the function gives one row"
+    return row["now_ms"], _heads_of(row)
 
 
 _HEADS: Final = "select * from capacity_reservation where key = any ($1)"
@@ -99,30 +101,87 @@ class Wanted:
     account_ids: set[str] = field(default_factory=set)
     pool_ids: set[str] = field(default_factory=set)
 
-    def __bool__(self) -> bool:
-        return bool(self.tenant_ids or self.project_ids or self.account_ids or self.pool_ids)
+    def covers(self, other: Wanted) -> bool:
+        return (
+            self.tenant_ids >= other.tenant_ids
+            and self.project_ids >= other.project_ids
+            and self.account_ids >= other.account_ids
+            and self.pool_ids >= other.pool_ids
+        )
 
 
-# Registries are small and change rarely; one statement reads what the whole batch needs of them.
+@dataclass(frozen=True, slots=True)
+class LockedBooks:
+    """What holds under the locks of a turn."""
+
+    now_ms: int
+    heads: dict[str, Reservation]
+    remembered: dict[RequestKey, Remembered]
+    around: Surroundings
+    known: Wanted
+    """What `around` tells about."""
+
+
+_LOCK_BOOKS: Final = "select * from capacity_lock($1, $2, $3, $4, $5, $6, $7, $8)"
+
+
+async def lock_books(
+    connection: AnyConnection, keys: Sequence[str], *, request_keys: Iterable[RequestKey], wanted: Wanted
+) -> LockedBooks:
+    """The same as `lock_reservations`, with the answers remembered under `request_keys` and what is `wanted` to be known.
+
+    The offers of the pools that the heads are bound to come by themselves.
+    """
+    requests = list(request_keys)
+    columns = (
+        [key.owner for key in requests],
+        [key.operation for key in requests],
+        [key.idempotency_key for key in requests],
+    )
+    row = await connection.fetchrow(_LOCK_BOOKS, keys, *columns, *_columns_of(wanted))
+    assert row is not None, "the function gives one row"
+    heads = _heads_of(row)
+    pool_ids = {head.pool_id for head in heads.values() if head.pool_id is not None}
+    return LockedBooks(
+        now_ms=row["now_ms"],
+        heads=heads,
+        remembered=_answers_of(row["answers"] or ()),
+        around=_surroundings_of(row),
+        known=replace(wanted, pool_ids=wanted.pool_ids | pool_ids),
+    )
+
+
 _SURROUNDINGS: Final = """
-select
-    (select tenant_id from tenant where is_root) as platform,
-    (select array_agg(tenant_id) from tenant where tenant_id = any ($1) and deleted_at is null) as tenants,
-    (select json_object_agg(project_id, tenant_id) from project where project_id = any ($2) and deleted_at is null)
-        as projects,
-    (select json_object_agg(account_id, provider) from provider_account
-        where account_id = any ($3) and deleted_at is null) as accounts,
-    (select array_agg(pool_id) from pool where pool_id = any ($4)) as pools,
-    (select json_agg(json_build_array(pool_id, tenant_id)) from pool_offer
-        where pool_id = any ($4) and (tenant_id = '*' or tenant_id = any ($1))) as offers
+select platform, tenants, projects, accounts, pools, offers
+from capacity_lock('{}', '{}', '{}', '{}', $1, $2, $3, $4)
 """
 
 
 async def read_surroundings(connection: AnyConnection, wanted: Wanted) -> Surroundings:
     """Read after the locks, so that whoever withdraws an offer or deletes an account waits for the same heads."""
-    columns = (wanted.tenant_ids, wanted.project_ids, wanted.account_ids, wanted.pool_ids)
-    row = await connection.fetchrow(_SURROUNDINGS, *(list(column) for column in columns))
-    assert row is not None, "a select of constants gives one row"
+    row = await connection.fetchrow(_SURROUNDINGS, *_columns_of(wanted))
+    assert row is not None, "the function gives one row"
+    return _surroundings_of(row)
+
+
+def _columns_of(wanted: Wanted) -> tuple[list[str], ...]:
+    return list(wanted.tenant_ids), list(wanted.project_ids), list(wanted.account_ids), list(wanted.pool_ids)
+
+
+def _heads_of(row: Row) -> dict[str, Reservation]:
+    return {head["key"]: reservation_of(head) for head in row["heads"]}
+
+
+def _answers_of(rows: Iterable[Row]) -> dict[RequestKey, Remembered]:
+    return {
+        RequestKey(row["owner"], row["operation"], row["idempotency_key"]): Remembered(
+            row["fingerprint"], row["subject_id"]
+        )
+        for row in rows
+    }
+
+
+def _surroundings_of(row: Row) -> Surroundings:
     return Surroundings(
         platform_tenant_id=row["platform"] or "",
         tenants=frozenset(row["tenants"] or ()),
@@ -149,25 +208,12 @@ async def lock_accounts(connection: AnyConnection, account_ids: Iterable[str]) -
     await connection.execute(_SHARE_ACCOUNTS, sorted(account_ids))
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedEvent:
-    """An event with its place in the outbox of its reservation."""
-
-    key: str
-    seq: int
-    event_id: str
-    tenant_id: str
-    recorded_at: int
-    event: CapacityEvent
-    request_id: str | None = None
-    trace_id: str | None = None
-
-
 @dataclass(slots=True)
 class Flush:
     """Everything that one turn writes."""
 
     heads: list[dict[str, Any]] = field(default_factory=list)
+    new_grants: list[dict[str, Any]] = field(default_factory=list)
     grants: list[dict[str, Any]] = field(default_factory=list)
     instances: list[dict[str, Any]] = field(default_factory=list)
     segments: list[dict[str, Any]] = field(default_factory=list)
@@ -175,40 +221,55 @@ class Flush:
     locators: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
-    def add_changes(self, state: CapacityState, changes: Changes, events: Iterable[NumberedEvent]) -> None:
-        """Take in what changed in one reservation. Its head carries the version that it becomes."""
+    def add_changes(self, state: CapacityState, changes: Changes) -> None:
+        """Take in what changed in one reservation, but for its events. Its head carries the version that it becomes."""
         key = state.reservation.key
         self.heads.append(reservation_row(state))
-        self.grants.extend(grant_row(key, grant) for grant in changes.grants.values())
+        for grant_id, grant in changes.grants.items():
+            rows = self.new_grants if grant_id in changes.new_grants else self.grants
+            rows.append(grant_row(key, grant))
         self.instances.extend(instance_row(key, instance) for instance in changes.instances.values())
         for (instance_id, _), segment in changes.segments.items():
             self.segments.append(segment_row(key, instance_id, segment))
         new_ids = (*changes.new_grants, *changes.new_instances)
         self.locators.extend({"id": new_id, "key": key} for new_id in new_ids)
-        self.outbox.extend(_outbox_row(event) for event in events)
+
+    def add_event(
+        self,
+        key: str,
+        event: CapacityEvent,
+        *,
+        seq: int,
+        event_id: str,
+        tenant_id: str,
+        recorded_at: int,
+        request_id: str | None,
+        trace_id: str | None,
+    ) -> None:
+        """Take in one event with its number in the outbox of its reservation."""
+        self.outbox.append(
+            {
+                "key": key,
+                "seq": seq,
+                "event_id": event_id,
+                "tenant_id": tenant_id,
+                "type": event.type,
+                "occurred_at": event.occurred_at,
+                "recorded_at": recorded_at,
+                "payload": dict(event.payload),
+                "request_id": request_id,
+                "trace_id": trace_id,
+            }
+        )
 
 
-_FLUSH: Final = "select capacity_flush($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_FLUSH: Final = "select capacity_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
 
 async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     """Write the turn in one statement. Raises a serialization failure when a head has moved on since it was read."""
     keys = [head["key"] for head in flush.heads]
-    optional = (flush.grants, flush.instances, flush.segments, flush.outbox, flush.locators, flush.answers)
-    rows = [column or None for column in optional]
+    changed = (flush.new_grants, flush.grants, flush.instances, flush.segments)
+    added = (flush.outbox, flush.locators, flush.answers)
+    rows = [column or None for column in (*changed, *added)]
     await connection.execute(_FLUSH, keys[0] if keys else "", keys, flush.heads, *rows)
-
-
-def _outbox_row(numbered: NumberedEvent) -> dict[str, Any]:
-    return {
-        "key": numbered.key,
-        "seq": numbered.seq,
-        "event_id": numbered.event_id,
-        "tenant_id": numbered.tenant_id,
-        "type": numbered.event.type,
-        "occurred_at": numbered.event.occurred_at,
-        "recorded_at": numbered.recorded_at,
-        "payload": dict(numbered.event.payload),
-        "request_id": numbered.request_id,
-        "trace_id": numbered.trace_id,
-    }

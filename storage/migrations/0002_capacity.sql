@@ -145,28 +145,64 @@ create table usage_record (
 create index usage_record_by_hour on usage_record (tenant_id, hour_start desc, source_key collate "C" desc);
 create index usage_record_of_grant on usage_record (tenant_id, grant_id, meter, hour_start) where grant_id is not null;
 
--- Locks the heads one by one in the given (sorted) order, then reads them and the clock: what it returns is what holds.
-create function capacity_lock(p_keys text[])
-returns table (now_ms bigint, head capacity_reservation) language plpgsql as $$
+-- What the functions of a turn have in common: their plans are made once for a connection, since making them costs more
+-- than running them; and made for indexes, whatever was known about the size of a young table at that moment.
+
+-- The beginning of a turn in one round trip. Locks the heads one by one in the given (sorted) order and reads each as it
+-- holds then; the clock is read after the last. What follows is read after the locks, so that whoever waited for one sees
+-- what its holder left: remembered answers, and what decisions ask about other things: registries are small and change
+-- rarely. The offers of the pools that the heads are bound to come by themselves.
+create function capacity_lock(
+    p_keys text[], p_owners text[], p_operations text[], p_idempotency_keys text[], p_tenants text[], p_projects text[],
+    p_accounts text[], p_pools text[], out now_ms bigint, out heads capacity_reservation[], out answers answer[],
+    out platform text, out tenants text[], out projects json, out accounts json, out pools text[], out offers json
+)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
     k text;
+    head capacity_reservation;
+    asked_pools text[] := p_pools;
 begin
+    heads := '{}';
     foreach k in array p_keys loop
-        perform 1 from capacity_reservation r where r.key = k for no key update;
+        select r.* into head from capacity_reservation r where r.key = k for no key update;
+        if found then
+            heads := heads || head;
+            asked_pools := asked_pools || head.pool_id;
+        end if;
     end loop;
-    return query
-        select floor(extract(epoch from clock_timestamp()) * 1000)::bigint, r
-        from (select 1) one left join capacity_reservation r on r.key = any (p_keys);
+    now_ms := floor(extract(epoch from clock_timestamp()) * 1000)::bigint;
+    if cardinality(p_owners) > 0 then
+        select array_agg(a)
+        from unnest(p_owners, p_operations, p_idempotency_keys) k (owner, operation, idempotency_key),
+            lateral (
+                select * from answer a
+                where a.owner = k.owner and a.operation = k.operation and a.idempotency_key = k.idempotency_key offset 0
+            ) a
+        into answers;
+    end if;
+    select
+        (select t.tenant_id from tenant t where t.is_root),
+        (select array_agg(t.tenant_id) from tenant t where t.tenant_id = any (p_tenants) and t.deleted_at is null),
+        (select json_object_agg(p.project_id, p.tenant_id) from project p
+            where p.project_id = any (p_projects) and p.deleted_at is null),
+        (select json_object_agg(a.account_id, a.provider) from provider_account a
+            where a.account_id = any (p_accounts) and a.deleted_at is null),
+        (select array_agg(p.pool_id) from pool p where p.pool_id = any (asked_pools)),
+        (select json_agg(json_build_array(o.pool_id, o.tenant_id)) from pool_offer o
+            where o.pool_id = any (asked_pools) and (o.tenant_id = '*' or o.tenant_id = any (p_tenants)))
+    into platform, tenants, projects, accounts, pools, offers;
 end $$;
 
 -- Writes one turn: everything or nothing. Heads carry the version they become; a head that moved on aborts it all.
 create function capacity_flush(
-    p_route text, p_keys text[], p_heads json, p_grants json, p_instances json, p_segments json, p_outbox json,
-    p_locators json, p_answers json
-) returns void language plpgsql as $$
+    p_route text, p_keys text[], p_heads json, p_new_grants json, p_grants json, p_instances json, p_segments json,
+    p_outbox json, p_locators json, p_answers json
+) returns void
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
     written integer;
-    inserted integer;
+    inserted integer := 0;
 begin
     update capacity_reservation r
     set flavor = d.flavor, region = d.region, total = d.total, status = d.status, pool_id = d.pool_id,
@@ -176,9 +212,11 @@ begin
     from json_populate_recordset(null::capacity_reservation, p_heads) d
     where r.key = any (p_keys) and r.key = d.key and r.version = d.version - 1;
     get diagnostics written = row_count;
-    insert into capacity_reservation
-        select d.* from json_populate_recordset(null::capacity_reservation, p_heads) d where d.version = 1;
-    get diagnostics inserted = row_count;
+    if written < cardinality(p_keys) then
+        insert into capacity_reservation
+            select d.* from json_populate_recordset(null::capacity_reservation, p_heads) d where d.version = 1;
+        get diagnostics inserted = row_count;
+    end if;
     if written + inserted <> cardinality(p_keys) then
         raise exception 'a reservation has moved on' using errcode = '40001';
     end if;
@@ -186,6 +224,15 @@ begin
         insert into answer
             select d.* from json_populate_recordset(null::answer, p_answers) d
             order by d.owner, d.operation, d.idempotency_key;
+    end if;
+    if p_new_grants is not null then
+        insert into capacity_grant (
+            key, grant_id, tenant_id, project_id, slots, starts_at, ends_at, created_at, created_by, pool_id, region,
+            provider, cancelled_at, ended_reason, started_applied, ended_applied, commitments, version
+        )
+        select key, grant_id, tenant_id, project_id, slots, starts_at, ends_at, created_at, created_by, pool_id, region,
+            provider, cancelled_at, ended_reason, started_applied, ended_applied, commitments, version
+        from json_populate_recordset(null::capacity_grant, p_new_grants);
     end if;
     if p_grants is not null then
         insert into capacity_grant as g (

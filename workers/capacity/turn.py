@@ -6,7 +6,7 @@ when its version is the head's under the lock, so that a node that was overtaken
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -22,18 +22,18 @@ from domain.replay import Remembered, RequestKey, check_replay
 from domain.terms import START_TOLERANCE_MS
 from storage.capacity.books import (
     Flush,
-    NumberedEvent,
+    LockedBooks,
     Wanted,
     flush_books,
     lock_accounts,
+    lock_books,
     lock_pools,
-    lock_reservations,
     read_past,
     read_states,
     read_surroundings,
 )
 from storage.database import AnyConnection
-from storage.replay import answer_row, read_answers
+from storage.replay import answer_row
 from workers import measures
 from workers.actor import Actor, Ask
 from workers.clock import Clock
@@ -87,6 +87,8 @@ class _Batch:
     flush: Flush = field(default_factory=Flush)
     result: TurnResult = field(default_factory=TurnResult)
     answers: dict[RequestKey, Remembered] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(command, outcome) to how often: looking up a measure costs as much as a decision."""
 
     def asks(self) -> Iterable[tuple[CapacityActor, Ask]]:
         for actor, asks in self.work:
@@ -105,15 +107,16 @@ class CapacityTurn:
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
         batch = _Batch(sorted(work, key=lambda item: item[0].key))
-        batch.database_now, heads = await lock_reservations(connection, [actor.key for actor, _ in batch.work])
-        keys = {ask.provenance.key for _, ask in batch.asks() if ask.provenance.key is not None}
-        batch.remembered = await read_answers(connection, keys)
-        await _load(connection, batch, heads)
-        batch.around = await _look_around(connection, batch)
+        books = await _lock(connection, batch)
+        batch.database_now, batch.remembered = books.now_ms, books.remembered
+        await _load(connection, batch, books.heads)
+        batch.around = await _look_around(connection, batch, books)
         for actor, asks in batch.work:
             self._decide_all(actor, asks, batch)
         if batch.flush.heads or batch.flush.answers:
             await flush_books(connection, batch.flush)
+        for (command, outcome), count in batch.counts.items():
+            measures.DECISIONS.labels(CONTEXT, command, outcome).inc(count)
         return batch.result
 
     def forget(self, actors: Iterable[Actor[Any]]) -> None:
@@ -131,7 +134,7 @@ class CapacityTurn:
         causes: list[Provenance] = [NOBODY] * (len(actor.state.changes.events) if actor.state else 0)
         for ask in asks:
             outcome = self._decide(actor, ask, batch, now)
-            measures.DECISIONS.labels(CONTEXT, type(ask.command).__name__, _word(outcome)).inc()
+            batch.counts[type(ask.command).__name__, _word(outcome)] += 1
             batch.result.replies.append((ask, Reply(outcome, now)))
             told = len(actor.state.changes.events) if actor.state else 0
             causes.extend([ask.provenance] * (told - len(causes)))
@@ -152,7 +155,7 @@ class CapacityTurn:
             remembered = Remembered(ask.provenance.fingerprint, _subject(outcome.answer, actor.key))
             batch.answers[key] = remembered
             batch.flush.answers.append(answer_row(key, remembered, answered_at=now))
-        return Accepted(copy.copy(outcome.answer))  # the state goes on changing; the caller keeps what was decided
+        return Accepted(_as_decided(outcome.answer))
 
     def _collect(self, actor: CapacityActor, causes: list[Provenance], batch: _Batch, now: int) -> None:
         if actor.state is None or not actor.state.changes:
@@ -181,24 +184,31 @@ def write_changes(
     reservation = state.reservation
     reservation.version += 1
     reservation.clock_at = now
-    events = []
     for event, cause in zip(changes.events, causes, strict=True):
         reservation.outbox_seq += 1
-        events.append(
-            NumberedEvent(
-                key=reservation.key,
-                seq=reservation.outbox_seq,
-                event_id=ids.new("evt"),
-                tenant_id=event.tenant_id or platform_tenant_id,
-                recorded_at=now,
-                event=event,
-                request_id=cause.request_id,
-                trace_id=cause.trace_id,
-            )
+        flush.add_event(
+            reservation.key,
+            event,
+            seq=reservation.outbox_seq,
+            event_id=ids.new("evt"),
+            tenant_id=event.tenant_id or platform_tenant_id,
+            recorded_at=now,
+            request_id=cause.request_id,
+            trace_id=cause.trace_id,
         )
     state.forget(before=now - START_TOLERANCE_MS)
-    flush.add_changes(state, changes, events)
-    return bool(events)
+    flush.add_changes(state, changes)
+    return bool(changes.events)
+
+
+async def _lock(connection: AnyConnection, batch: _Batch) -> LockedBooks:
+    """One round trip for the locks, the clock, the remembered answers, and what is wanted whatever the books say."""
+    wanted = Wanted()
+    for _, ask in batch.asks():
+        _want(wanted, None, ask.command)
+    request_keys = {ask.provenance.key for _, ask in batch.asks() if ask.provenance.key is not None}
+    keys = [actor.key for actor, _ in batch.work]
+    return await lock_books(connection, keys, request_keys=request_keys, wanted=wanted)
 
 
 async def _load(connection: AnyConnection, batch: _Batch, heads: Mapping[str, Reservation]) -> None:
@@ -216,13 +226,15 @@ async def _load(connection: AnyConnection, batch: _Batch, heads: Mapping[str, Re
             actor.state = states[actor.key]
 
 
-async def _look_around(connection: AnyConnection, batch: _Batch) -> c.Surroundings:
-    """Registries and past things that the commands of this batch ask about; nothing is read when none does."""
+async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBooks) -> c.Surroundings:
+    """Registries and past things that the commands of this batch ask about; mostly the locks have brought it all."""
     wanted, past_grants, past_instances = Wanted(), set(), set()
     pools_to_bind: set[str] = set()
     accounts_to_join: set[str] = set()
     for actor, ask in batch.asks():
-        _want(wanted, actor, ask.command)
+        if isinstance(ask.command, c.CreateGrant):
+            continue  # most are; the locks have brought all that it asks about
+        _want(wanted, actor.state, ask.command)
         match ask.command:
             case c.EndGrant() | c.AmendGrant() as command if _lacks(actor, "grants", command.grant_id):
                 past_grants.add(command.grant_id)
@@ -238,7 +250,9 @@ async def _look_around(connection: AnyConnection, batch: _Batch) -> c.Surroundin
         await lock_pools(connection, pools_to_bind)
     if accounts_to_join:
         await lock_accounts(connection, accounts_to_join)
-    around = await read_surroundings(connection, wanted) if wanted else c.Surroundings(platform_tenant_id="")
+    around = books.around
+    if pools_to_bind or accounts_to_join or not books.known.covers(wanted):
+        around = await read_surroundings(connection, wanted)
     if past_grants or past_instances:
         keys = [actor.key for actor, _ in batch.work]
         grants, instances = await read_past(
@@ -248,8 +262,8 @@ async def _look_around(connection: AnyConnection, batch: _Batch) -> c.Surroundin
     return around
 
 
-def _want(wanted: Wanted, actor: CapacityActor, command: Any) -> None:
-    pool_id = actor.state.reservation.pool_id if actor.state else None
+def _want(wanted: Wanted, state: CapacityState | None, command: Any) -> None:
+    pool_id = state.reservation.pool_id if state else None
     match command:
         case c.CreateGrant():
             wanted.tenant_ids.add(command.grant_tenant_id)
@@ -258,7 +272,7 @@ def _want(wanted: Wanted, actor: CapacityActor, command: Any) -> None:
         case c.PlaceInstance() | c.AttachInstance():
             wanted.tenant_ids.add(command.tenant_id)
             wanted.project_ids.add(command.project_id)
-        case c.StartInstance() if actor.state and (instance := actor.state.instances.get(command.instance_id)):
+        case c.StartInstance() if state and (instance := state.instances.get(command.instance_id)):
             wanted.tenant_ids.add(instance.tenant_id)
             wanted.project_ids.add(instance.project_id)
         case c.BindReservation():
@@ -283,6 +297,16 @@ def _observe(
 
 def _lacks(actor: CapacityActor, shelf: str, thing_id: str) -> bool:
     return actor.state is not None and thing_id not in getattr(actor.state, shelf)
+
+
+def _as_decided(answer: Any) -> Any:
+    """The state goes on changing; the caller keeps what was decided. (`copy.copy` takes three times as long.)"""
+    if answer is None:
+        return None
+    kept = object.__new__(type(answer))
+    for name in answer.__slots__:
+        setattr(kept, name, getattr(answer, name))
+    return kept
 
 
 def _subject(answer: Grant | Instance | Reservation | None, key: str) -> str:

@@ -7,7 +7,7 @@ raise `Shape` for what cannot be read, return a refusal for what may not be, or 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -16,8 +16,10 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from domain.authority import Permission
 from domain.outcomes import AccessDenied, InvalidInput, Refusal
 from domain.shapes import Shape
+from domain.terms import SECOND_MS
 from server.rest.cycles import failures
 from server.rest.cycles.bodies import BODY_MAX, Body, read_body
 from server.rest.cycles.correlation import Correlation, correlate
@@ -46,7 +48,6 @@ _WANTED: Final = frozenset(
         "content-length",
     )
 )
-_SECOND_MS: Final = 1_000
 
 
 class Access(Enum):
@@ -111,7 +112,10 @@ class Exchange:
         return request
 
     async def _receive(self) -> bytes:
-        sent = b""
+        sent: bytes = b""
+        declared = self.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > BODY_MAX:
+            raise TooLargeError
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
@@ -123,11 +127,22 @@ class Exchange:
                 return sent
 
     def _check_key(self, key: str | None) -> None:
-        """A key in the header must be the body's (4.4); a blank one is none. Raises `Shape`."""
+        """A key in the header must be the body's, and cannot be blank (4.4). Raises `Shape`.
+
+        HTTP takes the spaces off the ends of a header, so a key that has some is compared without them.
+        """
         header = self.headers.get(IDEMPOTENCY_KEY)
-        if header is not None and header != key:
+        if header is not None and (not header or key is None or header not in (key, key.strip())):
             message = "X-Idempotency-Key is not the body's idempotency_key"
             raise Shape(InvalidInput(field="idempotency_key", reason="header-mismatch", message=message))
+
+
+class RefusedError(Exception):
+    """Carries a refusal out of nested reads, as `Shape` does with what cannot be read; never leaves the resource."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 class TooLargeError(Exception):
@@ -139,13 +154,19 @@ Handle = Callable[[Exchange], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`needs`: the caller's key must have one of these permissions; the desks ask again, this only puts it in order."""
+    """`own`: a tenant's key needs one of these; `admin`: an operator's. The desks ask again: this only puts it in order."""
 
     handle: Handle
     access: Access
     plane: Plane
-    needs: tuple[str, ...] = ()
+    own: tuple[Permission, ...] = ()
+    admin: tuple[Permission, ...] = ()
     has_body: bool = False
+
+    def missing(self, exchange: Exchange) -> tuple[Permission, ...]:
+        """What the caller's key would need one of; nothing when it has it."""
+        needed = self.admin if exchange.is_admin else self.own
+        return () if not needed or any(map(exchange.caller.principal.may, needed)) else needed
 
 
 @dataclass(slots=True)
@@ -163,35 +184,25 @@ class Resource:
             headers=headers,
             correlation=correlate(headers, request_id=scope["state"]["request_id"]),
         )
-        answer, plane = await self._answer(exchange)
-        if isinstance(answer, Reply):
-            await _send(send, exchange, answer.status, answer.value, owner=answer.owner)
-        else:
-            failure = failures.failure_of(answer, plane) if isinstance(answer, Refusal) else answer
-            await _send_failure(send, exchange, failure)
+        await _send(send, exchange, await self._answer(exchange))
 
-    async def _answer(self, exchange: Exchange) -> tuple[Answer, Plane]:
+    async def _answer(self, exchange: Exchange) -> _Encoded:
+        """What nobody expected is an answer in this wire's own form, too."""
         method = exchange.scope["method"]
         operation = self.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
-            return self._unknown_method(), Plane.RUNTIME
+            return _encode_failure(self._unknown_method(), exchange)
         try:
-            return await _perform(operation, exchange), operation.plane
-        except Shape as shape:
-            return shape.refusal, operation.plane
-        except TooLargeError:
-            return failures.invalid_request(413, f"the body has more than {BODY_MAX} bytes"), operation.plane
-        except Overloaded as error:
-            return failures.overloaded(error.retry_after_s, str(error)), operation.plane
-        except (Unavailable, Stopped) as error:
-            return failures.broken(
-                f"not available for the moment, ask again with the same key: {error}"
-            ), operation.plane
+            answer = await _attempt(operation, exchange)
+            if isinstance(answer, Reply):
+                return _Encoded(answer.status, msgspec.json.encode(answer.value), owner=answer.owner)
+            failure = failures.failure_of(answer, operation.plane) if isinstance(answer, Refusal) else answer
+            return _encode_failure(failure, exchange)
         except ClientDisconnect:
             raise
         except Exception:
             log.exception("an operation failed", extra={"path": exchange.scope["path"]})
-            return failures.broken(), operation.plane
+            return _encode_failure(failures.broken(), exchange)
 
     def _unknown_method(self) -> Failure:
         if not self.operations:
@@ -205,14 +216,28 @@ class Resource:
         )
 
 
+async def _attempt(operation: Operation, exchange: Exchange) -> Answer:
+    """Whatever is expected to end an operation early, as its answer."""
+    try:
+        return await _perform(operation, exchange)
+    except (Shape, RefusedError) as error:
+        return error.refusal
+    except TooLargeError:
+        return failures.invalid_request(413, f"the body has more than {BODY_MAX} bytes")
+    except Overloaded as error:
+        return failures.overloaded(error.retry_after_s, str(error))
+    except (Unavailable, Stopped) as error:
+        return failures.broken(f"not available for the moment, ask again with the same idempotency key: {error}")
+
+
 async def _perform(operation: Operation, exchange: Exchange) -> Answer:
     if operation.has_body and not _is_json(exchange.headers.get("content-type")):
         return failures.invalid_request(415, "the body must be application/json")
     refused = await _authenticate(operation.access, exchange)
     if refused is not None:
         return refused
-    if operation.needs and not any(exchange.caller.principal.may(word) for word in operation.needs):
-        return _lacking(operation)
+    if missing := operation.missing(exchange):
+        return _lacking(missing, operation.plane)
     return await operation.handle(exchange)
 
 
@@ -249,9 +274,9 @@ async def _caller_of(exchange: Exchange, secret: str) -> Caller | None:
     )
 
 
-def _lacking(operation: Operation) -> Failure | AccessDenied:
-    message = f"the key lacks the permission {' or '.join(operation.needs)}"
-    if operation.plane is Plane.RUNTIME:
+def _lacking(missing: Iterable[Permission], plane: Plane) -> Failure | AccessDenied:
+    message = f"the key lacks the permission {' or '.join(missing)}"
+    if plane is Plane.RUNTIME:
         return AccessDenied(message=message)
     return Failure(status=403, error=ErrorCode.INSUFFICIENT_PERMISSIONS, message=message)
 
@@ -275,7 +300,17 @@ def _is_json(content_type: str | None) -> bool:
     return name == "application/json" or (name.startswith("application/") and name.endswith("+json"))
 
 
-async def _send_failure(send: Send, exchange: Exchange, failure: Failure) -> None:
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """An answer as it goes out. `owner` as in `Reply`."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    owner: str | None = None
+
+
+def _encode_failure(failure: Failure, exchange: Exchange) -> _Encoded:
     error: dict[str, Any] = {
         "error": failure.error.value,
         "message": failure.message,
@@ -287,35 +322,26 @@ async def _send_failure(send: Send, exchange: Exchange, failure: Failure) -> Non
     headers = failure.headers
     if failure.retry_after_ms is not None:
         headers += _throttled(failure.retry_after_ms, now=exchange.runtime.clock.local_ms())
-    await _send(send, exchange, failure.status, error, headers=headers)
+    return _Encoded(failure.status, msgspec.json.encode(error), headers)
 
 
 def _throttled(retry_after_ms: int, *, now: int) -> tuple[tuple[str, str], ...]:
     """How long to wait, in whole seconds and rounded up, so that nobody comes too early (1.0)."""
     return (
-        ("retry-after", str(-(-retry_after_ms // _SECOND_MS))),
+        ("retry-after", str(-(-retry_after_ms // SECOND_MS))),
         ("x-ratelimit-remaining", "0"),
-        ("x-ratelimit-reset", str(-(-(now + retry_after_ms) // _SECOND_MS))),
+        ("x-ratelimit-reset", str(-(-(now + retry_after_ms) // SECOND_MS))),
     )
 
 
-async def _send(
-    send: Send,
-    exchange: Exchange,
-    status: int,
-    value: Any,
-    *,
-    owner: str | None = None,
-    headers: tuple[tuple[str, str], ...] = (),
-) -> None:
-    body = msgspec.json.encode(value)
-    sent = [
+async def _send(send: Send, exchange: Exchange, answer: _Encoded) -> None:
+    headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-length", str(len(answer.body)).encode()),
         (b"x-cycles-trace-id", exchange.correlation.trace_id.encode()),
-        *((name.encode(), text.encode()) for name, text in headers),
+        *((name.encode(), text.encode()) for name, text in answer.headers),
     ]
-    if (tenant_id := exchange.tenant_id or owner) is not None:
-        sent.append((b"x-cycles-tenant", tenant_id.encode()))
-    await send({"type": "http.response.start", "status": status, "headers": sent})
-    await send({"type": "http.response.body", "body": body})
+    if (tenant_id := exchange.tenant_id or answer.owner) is not None:
+        headers.append((b"x-cycles-tenant", tenant_id.encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

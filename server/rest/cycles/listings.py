@@ -1,4 +1,4 @@
-"""What can be looked at without changing anything: budget reservations and balances (1.7, 6.1 to 6.3)."""
+"""Budget reservations, looked at one by one and in lists (1.7, 6.1); and what all lists of this wire share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from domain.budget.records import ReservationStatus
 from domain.budget.values import LEVELS, Subject
-from domain.outcomes import AccessDenied, InvalidInput, Refusal
-from server.rest.cycles.answers import Document, show_balance, show_reservation
+from domain.outcomes import AccessDenied, InvalidInput, NotFound, Refusal
+from server.rest.cycles.answers import Document, show_reservation
 from server.rest.cycles.exchange import Answer, Exchange, Reply
+from server.rest.cycles.failures import TENANT_FIELDS
 from server.rest.cycles.query import Query
 from workers.budget.reads import ReservationQuery, ReservationSort, Window
 
@@ -40,26 +41,9 @@ async def list_reservations(exchange: Exchange) -> Answer:
         exchange.caller, query=_reservation_query(query), tenant_id=tenant_id, **page_of(query, most=PAGE_MAX)
     )
     if isinstance(found, Refusal):
-        return found
+        return empty("reservations") if is_unknown_tenant(found) else found
     rows = [show_reservation(seen.reservation, seen.status, include=include) for seen in found.items]
     return Reply(page("reservations", rows, found), owner=tenant_id)
-
-
-async def get_balances(exchange: Exchange) -> Answer:
-    """Two planes define this path; the parameters tell which of them is meant (6.3)."""
-    query = exchange.query()
-    subject = _subject(query, levels=LEVELS)
-    if (refused := refuse_other_tenant(exchange, subject.tenant)) is not None:
-        return refused
-    found = await exchange.runtime.budget_reads.balances(
-        exchange.caller,
-        subject=subject,
-        exact=query.boolean("include_children") is False,
-        **page_of(query, most=PAGE_MAX),
-    )
-    if isinstance(found, Refusal):
-        return found
-    return Reply(page("balances", [show_balance(balance) for balance in found.items], found))
 
 
 def refuse_other_tenant(exchange: Exchange, tenant_id: str | None) -> AccessDenied | None:
@@ -72,6 +56,15 @@ def refuse_other_tenant(exchange: Exchange, tenant_id: str | None) -> AccessDeni
 def page_of(query: Query, *, most: int) -> dict[str, Any]:
     limit = query.integer("limit", least=1, most=most)
     return {"limit": PAGE_DEFAULT if limit is None else limit, "cursor": query.text("cursor")}
+
+
+def is_unknown_tenant(found: object) -> bool:
+    """A list of a tenant that there is not is empty: to an operator the tenant is a filter (6.1)."""
+    return isinstance(found, NotFound) and found.field in TENANT_FIELDS
+
+
+def empty(name: str) -> Reply:
+    return Reply({name: [], "has_more": False})
 
 
 def page(name: str, rows: list[Document], listing: Any) -> Document:
@@ -89,7 +82,7 @@ def _reservation_query(query: Query) -> ReservationQuery:
     return ReservationQuery(
         idempotency_key=query.text("idempotency_key", most=256),
         status=query.choice("status", ReservationStatus),
-        subject=_subject(query, levels=LEVELS[1:]),
+        subject=subject_of(query, levels=LEVELS[1:]),
         created=created,
         expires=expires,
         finalized=finalized,
@@ -98,5 +91,6 @@ def _reservation_query(query: Query) -> ReservationQuery:
     )
 
 
-def _subject(query: Query, *, levels: tuple[str, ...]) -> Subject:
-    return Subject(**{level: query.text(level) for level in levels})
+def subject_of(query: Query, *, levels: tuple[str, ...]) -> Subject:
+    named: dict[str, Any] = {level: query.text(level) for level in levels}
+    return Subject(**named)

@@ -218,4 +218,4 @@ def test_facts_are_plain_values_without_the_absent_ones() -> None:
 
 
 def test_an_event_belongs_to_the_category_of_its_type() -> None:
-    assert {kind.category for kind in EventType} == {"budget", "reservation", "tenant", "policy"}
+    assert {kind.category for kind in EventType} == {"budget", "reservation", "tenant", "policy", "api_key"}

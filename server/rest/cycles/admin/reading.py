@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from domain.amounts import Unit
-from domain.outcomes import InvalidInput
+from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.exchange import Exchange
+from server.rest.cycles.failures import TENANT_FIELDS, ErrorCode, Failure
 from server.rest.cycles.instants import read_instant
 from server.rest.cycles.listings import page_of
 from server.rest.cycles.query import Query
@@ -64,6 +65,13 @@ def tenant_in_query(exchange: Exchange, query: Query) -> str | None:
             "tenant_id", "missing", "tenant_id query parameter is required when using admin key authentication"
         )
     return tenant_id
+
+
+def unknown_tenant(outcome: Refusal | Failure) -> Refusal | Failure:
+    """Where a new thing names a tenant that there is not, the request is wrong: these operations declare no 404 (11.3)."""
+    if isinstance(outcome, NotFound) and outcome.field in TENANT_FIELDS:
+        return Failure(status=400, error=ErrorCode.TENANT_NOT_FOUND, message=outcome.message)
+    return outcome
 
 
 def instant_in_body(text: str | None, field: str) -> int | None:

@@ -1,0 +1,277 @@
+"""Policies, the audit log and the overview on the admin plane (sections 11.5 to 11.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from server.rest.cycles.instants import show_instant
+from tests.edges.cycles.world import ACME, ADMIN, BOT, OTHER, TENANT, TOKENS, B, World, ok, refused, tokens
+
+INVALID = (400, "INVALID_REQUEST")
+
+
+def policy(**changes: Any) -> dict[str, Any]:
+    given = {"tenant_id": ACME, "name": "careful", "scope_pattern": f"{TENANT}/*", **changes}
+    return {name: value for name, value in given.items() if value is not ...}
+
+
+async def made(world: World, **changes: Any) -> dict[str, Any]:
+    return ok(await world.post("/v1/admin/policies", policy(**changes), by=ADMIN), 201)
+
+
+async def test_a_policy_says_what_it_was_told(world: World) -> None:
+    rules = {
+        "description": "for agents",
+        "priority": 7,
+        "caps": {"max_tokens": 10, "max_steps_remaining": 0, "tool_denylist": ["rm"], "cooldown_ms": 5},
+        "commit_overage_policy": "REJECT",
+        "reservation_ttl_override": {"default_ttl_ms": 1_000, "max_ttl_ms": 2_000, "max_extensions": 0},
+        "rate_limits": {"max_reservations_per_minute": 5},
+        "effective_from": show_instant(B - 1),
+        "effective_until": show_instant(B + 60_000),
+    }
+    shown = await made(world, **rules)
+    assert shown == {
+        "policy_id": shown["policy_id"],
+        "name": "careful",
+        "scope_pattern": f"{TENANT}/*",
+        "status": "ACTIVE",
+        "created_at": show_instant(B),
+        **rules,
+    } | {name: shown[name] for name in shown.keys() & {"updated_at"}}
+
+
+async def test_a_policy_rules_what_it_names_while_it_lasts(world: World) -> None:
+    await world.budget(TENANT, 100)
+    override = {"default_ttl_ms": 1_000, "max_ttl_ms": 2_000}
+    await made(world, reservation_ttl_override=override, effective_until=show_instant(B + 5_000))
+    agent = {"subject": {"tenant": ACME, "agent": "x"}}
+    assert ok(await world.reserve(1, **agent))["remaining_ttl_ms"] == 1_000
+    assert ok(await world.reserve(1, ttl_ms=60_000, **agent))["remaining_ttl_ms"] == 2_000
+    assert ok(await world.reserve(1))["remaining_ttl_ms"] == 60_000
+    world.clock.advance(5_000)
+    assert ok(await world.reserve(1, **agent))["remaining_ttl_ms"] == 60_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": ...},
+        {"name": ""},
+        {"scope_pattern": "everything"},
+        {"priority": -1},
+        {"priority": 1.5},
+        {"caps": {"max_tokens": -1}},
+        {"caps": {"max_cost": 1}},
+        {"rate_limits": {"max_reservations_per_minute": 0}},
+        {"rate_limits": {"max_per_day": 1}},
+        {"reservation_ttl_override": {"max_ttl_ms": 999}},
+        {"effective_from": "now"},
+        {"effective_from": show_instant(B + 1), "effective_until": show_instant(B)},
+        {"status": "DISABLED"},
+        {"tenant_id": ...},
+    ],
+)
+async def test_what_a_new_policy_may_not_be(world: World, changes: dict[str, Any]) -> None:
+    assert refused(await world.post("/v1/admin/policies", policy(**changes), by=ADMIN)) == INVALID
+
+
+async def test_a_name_is_taken_once_a_tenant(world: World) -> None:
+    await made(world)
+    assert refused(await world.post("/v1/admin/policies", policy(), by=ADMIN)) == (409, "DUPLICATE_RESOURCE")
+    await world.add_tenant(OTHER)
+    await made(world, tenant_id=OTHER, scope_pattern=f"tenant:{OTHER}")
+    answer = await world.post("/v1/admin/policies", policy(tenant_id="nobody"), by=ADMIN)
+    assert refused(answer) == (400, "TENANT_NOT_FOUND")
+
+
+async def test_a_policy_is_changed_by_its_owner_and_by_operators(world: World) -> None:
+    policy_id = (await made(world, description="old"))["policy_id"]
+    path = f"/v1/admin/policies/{policy_id}"
+    shown = ok(await world.ask("PATCH", path, {"priority": 3, "status": "DISABLED"}, by=ADMIN))
+    assert (shown["priority"], shown["status"], shown["description"]) == (3, "DISABLED", "old")
+    assert ok(await world.ask("PATCH", path, {"name": "new"}))["name"] == "new"
+    await world.add_tenant(OTHER)
+    for by, name in ((OTHER, policy_id), (ACME, "pol_unknown"), (ADMIN, "pol_unknown")):
+        assert refused(await world.ask("PATCH", f"/v1/admin/policies/{name}", {}, by=by)) == (404, "NOT_FOUND")
+    assert refused(await world.ask("PATCH", path, {"scope_pattern": BOT}, by=ADMIN)) == INVALID
+
+
+async def test_policies_are_listed_a_tenant(world: World) -> None:
+    names = ["one", "two", "three"]
+    for name in names:
+        world.clock.advance(1)
+        await made(world, name=name, scope_pattern=BOT if name == "two" else TENANT)
+    assert refused(await world.get("/v1/admin/policies", by=ADMIN)) == INVALID
+    for given in ({"by": ADMIN, "tenant_id": ACME}, {"by": ACME, "tenant_id": OTHER}):
+        body = ok(await world.get("/v1/admin/policies", **given))
+        assert [row["name"] for row in body["policies"]] == names[::-1]
+    first = ok(await world.get("/v1/admin/policies", limit=2))
+    rest = ok(await world.get("/v1/admin/policies", limit=2, cursor=first["next_cursor"]))
+    assert [row["name"] for row in rest["policies"]] == ["one"]
+    assert [row["name"] for row in ok(await world.get("/v1/admin/policies", scope_pattern=BOT))["policies"]] == ["two"]
+    assert ok(await world.get("/v1/admin/policies", status="DISABLED"))["policies"] == []
+    assert ok(await world.get("/v1/admin/policies", by=ADMIN, tenant_id="nobody"))["policies"] == []
+
+
+# -- the audit log -----------------------------------------------------------------------------------------------------
+
+
+async def logs(world: World, **params: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        body = ok(await world.get("/v1/admin/audit/logs", by=ADMIN, **params, **cursor))
+        found += body["logs"]
+        if not body["has_more"]:
+            return found
+        cursor = {"cursor": body["next_cursor"]}
+
+
+@pytest.fixture
+async def history(world: World) -> dict[str, Any]:
+    """The tenant (made at B), a budget opened by it, funded by an operator, and frozen; a second apart."""
+    world.clock.advance(1_000)
+    body = {"scope": TENANT, "unit": TOKENS, "allocated": tokens(10)}
+    ledger = ok(await world.post("/v1/admin/budgets", body), 201)
+    world.clock.advance(1_000)
+    funded = await world.fund("CREDIT", 5, reason="month")
+    world.clock.advance(1_000)
+    ok(await world.post("/v1/admin/budgets/freeze", {"reason": "stop"}, by=ADMIN, scope=TENANT, unit=TOKENS))
+    return {"ledger_id": ledger["ledger_id"], "funded": funded}
+
+
+async def test_what_was_changed_is_on_record(world: World, history: dict[str, Any]) -> None:
+    entries = await logs(world, tenant_id=ACME)
+    assert [entry["operation"] for entry in entries] == ["freezeBudget", "fundBudget", "createBudget", "createTenant"]
+    funded = entries[1]
+    assert funded == {
+        "log_id": funded["log_id"],
+        "timestamp": show_instant(B + 2_000),
+        "tenant_id": ACME,
+        "operation": "fundBudget",
+        "status": 200,
+        "resource_type": "budget",
+        "resource_id": history["ledger_id"],
+        "key_id": funded["key_id"],
+        "source_ip": "192.0.2.7",
+        "request_id": history["funded"].headers["x-request-id"],
+        "trace_id": history["funded"].headers["x-cycles-trace-id"],
+        "amount": tokens(5),
+        "metadata": {
+            "operation": "CREDIT",
+            "actor_type": funded["metadata"]["actor_type"],
+            "scope": TENANT,
+            "reason": "month",
+        },
+    }
+    assert funded["metadata"]["actor_type"].startswith("admin")
+    assert entries[2]["metadata"]["actor_type"] == "api_key"
+    assert entries[2]["status"] == 201
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"limit": 1}, ["freezeBudget", "fundBudget", "createBudget", "createTenant"]),
+        ({"sort_dir": "asc", "limit": 3}, ["createTenant", "createBudget", "fundBudget", "freezeBudget"]),
+        ({"sort_by": "operation", "sort_dir": "asc"}, ["createBudget", "createTenant", "freezeBudget", "fundBudget"]),
+        ({"operation": "fundBudget,createBudget"}, ["fundBudget", "createBudget"]),
+        ({"resource_type": "tenant"}, ["createTenant"]),
+        ({"status": "201"}, ["createBudget", "createTenant"]),
+        ({"status": "200"}, ["freezeBudget", "fundBudget"]),
+        ({"status_min": "200", "status_max": "299"}, ["freezeBudget", "fundBudget", "createBudget", "createTenant"]),
+        ({"status_min": "400"}, []),
+        ({"status": "201", "operation": "fundBudget"}, []),
+        ({"error_code": "BUDGET_EXCEEDED"}, []),
+        (
+            {"error_code_exclude": "INTERNAL_ERROR", "limit": 2},
+            ["freezeBudget", "fundBudget", "createBudget", "createTenant"],
+        ),
+        ({"from_": show_instant(B + 2_000)}, ["freezeBudget", "fundBudget"]),
+        ({"to": show_instant(B + 999)}, ["createTenant"]),
+        ({"trace_id": "0" * 31 + "1"}, []),
+    ],
+)
+async def test_the_record_is_searched(world: World, params: dict[str, Any], expected: list[str]) -> None:
+    assert [entry["operation"] for entry in await logs(world, tenant_id=ACME, **params)] == expected
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"status": "200", "status_min": "200"},
+        {"status_min": "300", "status_max": "200"},
+        {"status_min": "99"},
+        {"status": "ok"},
+        {"operation": ",".join(["x"] * 26)},
+        {"error_code": ",".join(["x"] * 26)},
+        {"error_code_exclude": ",".join(["x"] * 26)},
+        {"resource_type": ",".join(["x"] * 26)},
+        {"sort_by": "size"},
+        {"from_": "2027-01-15T08:00:01Z", "to": "2027-01-15T08:00:00Z"},
+        {"search": "x" * 129},
+        {"limit": "101"},
+    ],
+)
+async def test_a_malformed_search_is_refused(world: World, params: dict[str, Any]) -> None:
+    assert refused(await world.get("/v1/admin/audit/logs", by=ADMIN, **params)) == INVALID
+
+
+async def test_the_record_is_the_operators(world: World) -> None:
+    assert refused(await world.get("/v1/admin/audit/logs")) == (401, "UNAUTHORIZED")
+    assert refused(await world.get("/v1/admin/overview")) == (401, "UNAUTHORIZED")
+
+
+# -- the overview ------------------------------------------------------------------------------------------------------
+
+
+async def overview_with(world: World, name: str) -> dict[str, Any]:
+    """Once the relay has handed over the events: it does so within milliseconds."""
+    return ok(await world.until("/v1/admin/overview", lambda answer: answer.json()[name], by=ADMIN))
+
+
+async def test_the_overview_counts_and_names_what_stands_out(world: World) -> None:
+    await world.add_tenant(OTHER)
+    await world.set_tenant(OTHER, status="SUSPENDED")
+    await world.budget(TENANT, 10, overdraft=100)
+    await world.budget(BOT, 10)
+    ok(await world.debit(50, overage_policy="ALLOW_WITH_OVERDRAFT"), 201)
+    ok(await world.debit(11, subject={"tenant": ACME, "agent": "bot"}, overage_policy="ALLOW_WITH_OVERDRAFT"), 201)
+    assert refused(await world.reserve(1)) == (409, "BUDGET_EXCEEDED")
+    shown = await overview_with(world, "recent_denials")
+    assert (shown["as_of"], shown["event_window_seconds"]) == (show_instant(B), 3_600)
+    assert shown["tenant_counts"] == {"total": 3, "active": 2, "suspended": 1, "closed": 0}
+    assert shown["budget_counts"] == {
+        "total": 2,
+        "active": 2,
+        "frozen": 0,
+        "closed": 0,
+        "over_limit": 1,
+        "with_debt": 1,
+        "by_unit": {TOKENS: 2},
+    }
+    assert [(row["scope"], row["debt"]) for row in shown["debt_scopes"]] == [(TENANT, 50)]
+    assert [row["scope"] for row in shown["over_limit_scopes"]] == [BOT]
+    (denial,) = shown["recent_denials"]
+    assert (denial["event_type"], denial["tenant_id"], denial["source"]) == (
+        "reservation.denied",
+        ACME,
+        "cycles-server",
+    )
+    assert denial["data"]["reason_code"] == "BUDGET_EXCEEDED"
+    assert denial["actor"]["type"] == "api_key"
+    assert shown["event_counts"]["by_category"]["reservation"] == 1
+
+
+async def test_what_expired_lately_is_in_the_overview(world: World) -> None:
+    await world.budget(TENANT, 10)
+    reservation_id = await world.held(1, ttl_ms=1_000, grace_period_ms=0)
+    world.clock.advance(1_001)
+    ok(await world.reserve(1))
+    (expiry,) = (await overview_with(world, "recent_expiries"))["recent_expiries"]
+    assert (expiry["source"], expiry["data"]["reservation_id"]) == ("expiry-sweeper", reservation_id)
+    assert (expiry["data"]["created_at"], expiry["data"]["expired_at"]) == (show_instant(B), show_instant(B + 1_001))

@@ -1,0 +1,214 @@
+"""What a tenant's actor keeps between turns, and how it is completed from the database before a turn decides.
+
+All of it is good as long as its version is the head's under the lock. Policies are here whole, and so are budgets unless
+the tenant has very many; reservations as they are named. `unread_due_at` stands for all those that are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from domain.budget.commands import AnyCommand, KeyedCommand
+from domain.budget.decisions import reads_of
+from domain.budget.records import TenantKey
+from domain.budget.settlement import EXPIRIES_MAX
+from domain.budget.state import BudgetState
+from domain.replay import RequestKey
+from storage.budget.answers import reservations_named
+from storage.budget.books import (
+    Head,
+    Locked,
+    read_active,
+    read_budgets,
+    read_overdue,
+    read_owners,
+    read_policies,
+    read_reservations,
+    read_some_budgets,
+)
+from storage.database import AnyConnection
+from storage.identity import lock_tenant, read_live_keys
+from workers.actor import Actor
+from workers.lane import Work
+
+BUDGETS_WHOLE: Final = 1_000
+"""A tenant with at most so many budgets has all of them in memory: some hundred kilobytes, read once in some 10 ms."""
+SCOPES_MAX: Final = 10_000
+"""Scopes that a larger tenant's books may cover before they are read anew."""
+HOLDS_MAX: Final = 20_000
+"""Reservations in memory before the settled ones are dropped, and if that does not help, all: about a kilobyte each."""
+
+
+@dataclass(slots=True)
+class TenantBooks:
+    """One tenant's books in memory."""
+
+    state: BudgetState
+    outbox_seq: int = 0
+    next_expiry_at: int | None = None
+    """As the head has it."""
+    updated_at: int | None = None
+    unread_due_at: int | None = None
+    """No reservation that is not in `state` is over before it; None: there is none."""
+    has_all_budgets: bool = False
+    scopes: set[str] = field(default_factory=set)
+    """Whose budgets are all in `state`, where not all budgets are."""
+    is_new: bool = False
+    trim_at: int = HOLDS_MAX // 4
+
+    @classmethod
+    def of(cls, head: Head, state: BudgetState) -> TenantBooks:
+        return cls(
+            state=state,
+            outbox_seq=head.outbox_seq,
+            next_expiry_at=head.next_expiry_at,
+            updated_at=head.updated_at,
+            unread_due_at=head.next_expiry_at,
+        )
+
+    def now(self, instant: int) -> int:
+        """The instant of a turn: never behind what was decided before."""
+        return max(instant, self.state.tenant.clock_at)
+
+    def covers(self, scope: str) -> bool:
+        return self.has_all_budgets or scope in self.scopes
+
+    def due_at(self) -> int | None:
+        """The first instant at which something may be due."""
+        return min((at for at in (self.unread_due_at, self.state.next_expiry_at()) if at is not None), default=None)
+
+    def trim(self) -> bool:
+        """Drop what only a late retry can ask about; False when the rest is still too much to keep."""
+        state = self.state
+        state.remembered.clear()
+        state.foreign_reservations.clear()
+        if len(state.reservations) > self.trim_at:
+            state.forget_settled(answered_before=0)
+            self.trim_at = max(2 * len(state.reservations), HOLDS_MAX // 4)
+        return len(state.reservations) <= HOLDS_MAX and len(self.scopes) <= SCOPES_MAX
+
+
+BudgetActor: TypeAlias = Actor[TenantBooks]
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What the commands of a batch name, by tenant, and the memory lacks."""
+
+    scopes: set[tuple[str, str]] = field(default_factory=set)
+    reservations: set[tuple[str, str]] = field(default_factory=set)
+
+
+async def complete(connection: AnyConnection, work: Work, locked: Locked, instant: int) -> None:
+    """See to it that every actor's books have what its commands need; None where there is no such tenant."""
+    await _renew(connection, [actor for actor, _ in work], locked)
+    wanted = _Wanted()
+    shelf: dict[str, TenantBooks] = {actor.key: actor.state for actor, _ in work if actor.state is not None}
+    for actor, asks in work:
+        if (books := shelf.get(actor.key)) is None:
+            continue
+        if _want(wanted, books, [ask.command for ask in asks], locked.remembered):
+            await _read_whole(connection, books)
+        await _read_overdue(connection, books, books.now(instant), wanted)
+    await _read_reservations(connection, shelf, wanted)
+    await _read_budgets(connection, shelf, wanted)
+
+
+async def _renew(connection: AnyConnection, actors: Iterable[BudgetActor], locked: Locked) -> None:
+    """New books for every actor that has none, or whose own are not the ones under the lock."""
+    stale: dict[str, BudgetActor] = {}
+    for actor in actors:
+        head = locked.heads.get(actor.key)
+        if head is None:
+            actor.state = None
+        elif actor.state is None or actor.state.state.tenant.version != head.tenant.version:
+            stale[actor.key] = actor
+    if not stale:
+        return
+    policies, windows = await read_policies(connection, list(stale))
+    for tenant_id, actor in stale.items():
+        head = locked.heads[tenant_id]
+        budgets = await read_some_budgets(connection, tenant_id, limit=BUDGETS_WHOLE + 1)
+        has_all = len(budgets) <= BUDGETS_WHOLE
+        state = BudgetState(
+            head.tenant,
+            budgets if has_all else (),
+            policies=policies.get(tenant_id, ()),
+            rate_windows=windows.get(tenant_id, ()),
+        )
+        actor.state = TenantBooks.of(head, state)
+        actor.state.has_all_budgets = has_all
+
+
+def _want(
+    wanted: _Wanted, books: TenantBooks, commands: Iterable[AnyCommand], remembered: Mapping[RequestKey, Any]
+) -> bool:
+    """Note what is wanted; whether it is all that the tenant has."""
+    state, is_all = books.state, False
+    tenant_id = state.tenant.tenant_id
+    for command in commands:
+        reads = reads_of(command)
+        is_all |= reads.whole_tenant
+        wanted.scopes.update((tenant_id, scope) for scope in reads.scopes if not books.covers(scope))
+        named = {reads.reservation_id} - {None}
+        if isinstance(command, KeyedCommand) and (known := remembered.get(command.request_key)) is not None:
+            state.remembered[command.request_key] = known
+            named |= reservations_named([known])
+        wanted.reservations.update((tenant_id, each) for each in named if each and each not in state.reservations)
+    return is_all
+
+
+async def _read_whole(connection: AnyConnection, books: TenantBooks) -> None:
+    """All budgets, active reservations and live keys: what closing a tenant takes down. Nobody makes a key meanwhile."""
+    state = books.state
+    tenant_id = state.tenant.tenant_id
+    if not books.has_all_budgets:
+        for budget in await read_some_budgets(connection, tenant_id, limit=None):
+            state.admit_budget(budget)
+        books.has_all_budgets = True
+    for reservation in await read_active(connection, tenant_id):
+        state.admit_reservation(reservation)
+    state.is_complete = True
+    await lock_tenant(connection, tenant_id)
+    keys = await read_live_keys(connection, tenant_id)
+    state.live_keys = [TenantKey(key_id=key_id, name=name) for key_id, name in keys]
+
+
+async def _read_overdue(connection: AnyConnection, books: TenantBooks, now: int, wanted: _Wanted) -> None:
+    """The reservations that are not in memory and over at `now`, as many as one turn gives back."""
+    if books.unread_due_at is None or now < books.unread_due_at:
+        return
+    tenant_id = books.state.tenant.tenant_id
+    overdue, books.unread_due_at = await read_overdue(connection, tenant_id, now=now, limit=EXPIRIES_MAX)
+    for reservation in overdue:
+        books.state.admit_reservation(reservation)
+        scopes = reservation.budgeted_scopes
+        wanted.scopes.update((tenant_id, scope) for scope in scopes if not books.covers(scope))
+
+
+async def _read_reservations(connection: AnyConnection, shelf: Mapping[str, TenantBooks], wanted: _Wanted) -> None:
+    """The named ones with their budgets; of those that the tenant does not have, which are another's (check 10)."""
+    if not wanted.reservations:
+        return
+    found = await read_reservations(connection, sorted(wanted.reservations))
+    for tenant_id, reservation in found:
+        here = shelf[tenant_id]
+        here.state.admit_reservation(reservation)
+        wanted.scopes.update((tenant_id, scope) for scope in reservation.budgeted_scopes if not here.covers(scope))
+    absent = wanted.reservations - {(tenant_id, reservation.reservation_id) for tenant_id, reservation in found}
+    if absent:
+        owners = await read_owners(connection, {reservation_id for _, reservation_id in absent})
+        for tenant_id, reservation_id in absent:
+            if reservation_id in owners:
+                shelf[tenant_id].state.foreign_reservations.add(reservation_id)
+
+
+async def _read_budgets(connection: AnyConnection, shelf: Mapping[str, TenantBooks], wanted: _Wanted) -> None:
+    if not wanted.scopes:
+        return
+    for tenant_id, budget in await read_budgets(connection, sorted(wanted.scopes)):
+        shelf[tenant_id].state.admit_budget(budget)
+    for tenant_id, scope in wanted.scopes:
+        shelf[tenant_id].scopes.add(scope)

@@ -1,0 +1,89 @@
+"""What operators read across tenants: the tenants, the audit log, an overview."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, TenantQuery
+from domain.outcomes import Refusal
+from domain.terms import HOUR_MS
+from storage.budget.operators import (
+    AUDIT,
+    TENANTS,
+    Overview,
+    SeenAuditEntry,
+    SeenTenant,
+    page_audit,
+    page_tenants,
+    read_overview,
+)
+from workers.budget import rights
+from workers.budget.listing import Listing, ListingReads, listing
+from workers.budget.texts import is_kept
+from workers.budget.turn import NO_TENANT
+from workers.request import Caller
+
+OVERVIEW_MS: Final = HOUR_MS
+"""How far back an overview counts events: what an operator calls now."""
+
+
+class OperatorReads(ListingReads):
+    async def tenant(self, caller: Caller, *, tenant_id: str) -> SeenTenant | Refusal:
+        """Root: any tenant, as budgets have it. Refuses in this order: ACCESS_DENIED, NOT_FOUND."""
+        if (denied := rights.refuse(caller, rights.READ_TENANTS, tenant_id)) is not None:
+            return denied
+        if not is_kept(tenant_id):
+            return NO_TENANT
+        async with self._snapshot() as (connection, _):
+            page = await page_tenants(connection, TenantQuery(), after=None, limit=1, tenant_id=tenant_id)
+        return page.items[0] if page.items else NO_TENANT
+
+    async def tenants(
+        self, caller: Caller, *, query: TenantQuery, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+    ) -> Listing[SeenTenant] | Refusal:
+        """Root: all tenants. Refuses in this order: ACCESS_DENIED, INVALID_INPUT."""
+        found = self._begin(
+            caller,
+            rights.READ_TENANTS,
+            name="tenants",
+            tenant=None,
+            query=query,
+            limit=limit,
+            cursor=cursor,
+            columns=TENANTS.columns,
+        )
+        if isinstance(found, Refusal):
+            return found
+        mark, after = found
+        async with self._snapshot() as (connection, _):
+            page = await page_tenants(connection, query, after=after, limit=limit)
+        return listing(page, mark, lambda seen: seen)
+
+    async def audit_log(
+        self, caller: Caller, *, query: AuditQuery, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+    ) -> Listing[SeenAuditEntry] | Refusal:
+        """Root: what was changed, by whom. Refuses in this order: ACCESS_DENIED, INVALID_INPUT."""
+        found = self._begin(
+            caller,
+            rights.READ_AUDIT,
+            name="audit",
+            tenant=None,
+            query=query,
+            limit=limit,
+            cursor=cursor,
+            columns=AUDIT.columns,
+        )
+        if isinstance(found, Refusal):
+            return found
+        mark, after = found
+        async with self._snapshot() as (connection, _):
+            page = await page_audit(connection, query, after=after, limit=limit)
+        return listing(page, mark, lambda seen: seen)
+
+    async def overview(self, caller: Caller) -> Overview | Refusal:
+        """Root: figures over everything, and the events of the last hour. Refuses ACCESS_DENIED."""
+        own = caller.principal.tenant_id
+        if (denied := rights.refuse(caller, rights.READ_OVERVIEW, own, as_admin=True)) is not None:
+            return denied
+        async with self._snapshot() as (connection, now):
+            return await read_overview(connection, since=now - OVERVIEW_MS)
