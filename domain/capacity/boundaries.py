@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from domain.capacity.state import Billing, CapacityEvent, CapacityState, Grant, Instance
+from domain.capacity.state import CapacityEvent, CapacityState, Grant, Instance
 
 CREATED = "reservation-grant.created"
 ACTIVE = "reservation-grant.active"
@@ -73,7 +73,7 @@ def _start(state: CapacityState, grant: Grant) -> None:
     state.set_applied(grant, started=True, ended=False)
     state.publish(grant_event(ACTIVE, grant, at=grant.starts_at))
     outsiders = [
-        instance for instance in state.outsiders.get(grant.tenant_id, {}).values() if _may_enter(instance, grant)
+        instance for instance in state.outsiders.get(grant.tenant_id, {}).values() if state.takes_in(grant, instance)
     ]
     room = grant.slots - state.held(grant.grant_id)
     for instance in sorted(outsiders, key=lambda instance: instance.age)[:room]:
@@ -90,14 +90,9 @@ def _release_instances(state: CapacityState, grant: Grant, *, at: int, hand_over
 
 def _first_with_room(state: CapacityState, instance: Instance, grants: Iterable[Grant]) -> Grant | None:
     for grant in grants:
-        if grant.serves(instance.project_id) and state.held(grant.grant_id) < grant.slots:
+        if state.takes_in(grant, instance) and state.held(grant.grant_id) < grant.slots:
             return grant
     return None
-
-
-def _may_enter(instance: Instance, grant: Grant) -> bool:
-    """R31: an instance that is billed to nobody is never taken in. B25: the project must fit, not the tenant alone."""
-    return grant.serves(instance.project_id) and instance.billing is Billing.NORMAL
 
 
 def _adopt(state: CapacityState, instance: Instance, grant: Grant, *, at: int) -> None:

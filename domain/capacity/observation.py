@@ -75,7 +75,7 @@ def decide_bind(state: CapacityState | None, command: BindReservation, *, around
     """Bind the reservation to a pool. Refuses NOT_FOUND, INVALID_STATE (gone, or bound to another pool), INVALID_INPUT
     (no such pool). Binding again to the same pool changes nothing.
     """
-    if state is None:
+    if state is None or is_lost(state, around=around):
         return NotFound(field="reservationId", message="no such reservation on this account")
     if state.reservation.status is ReservationStatus.GONE:
         return InvalidState(state="gone", message="the reservation is gone")
@@ -86,14 +86,19 @@ def decide_bind(state: CapacityState | None, command: BindReservation, *, around
     return _set_pool(state, command.pool_id)
 
 
-def decide_unbind(state: CapacityState | None, *, now: int) -> Outcome[Reservation]:
+def decide_unbind(state: CapacityState | None, *, around: Surroundings, now: int) -> Outcome[Reservation]:
     """Take the reservation out of its pool. Refuses NOT_FOUND, INVALID_STATE with the open grants (R51, D48)."""
-    if state is None:
+    if state is None or is_lost(state, around=around):
         return NotFound(field="reservationId", message="no such reservation on this account")
     if standing := sorted(grant.grant_id for grant in state.open_grants(at=now)):
         message = "grants of this reservation are scheduled or active"
         return InvalidState(grant_ids=tuple(standing), message=message)
     return _set_pool(state, None)
+
+
+def is_lost(state: CapacityState, *, around: Surroundings) -> bool:
+    """Whether its account is deleted: to everybody it is as if it had never been."""
+    return state.reservation.account_id not in around.accounts
 
 
 def shortfall_peak(state: CapacityState, *, now: int) -> int:

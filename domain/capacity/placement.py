@@ -12,6 +12,7 @@ from domain.capacity.commands import (
     StopInstance,
     Surroundings,
 )
+from domain.capacity.observation import is_lost
 from domain.capacity.refusals import CapacityUnavailable
 from domain.capacity.state import Billing, CapacityState, Grant, Instance, ReservationStatus, RunState
 from domain.outcomes import Accepted, InvalidInput, InvalidState, NotFound, Outcome, Refusal
@@ -111,7 +112,7 @@ def decide_attach(
     It holds a slot and enters no grant (R29, T49); nothing is refused for lack of room, for it runs already (R59).
     Refuses NOT_FOUND, INVALID_STATE (reservation gone, or the instance is deleted or attached), INVALID_INPUT (project).
     """
-    if state is None:
+    if state is None or is_lost(state, around=around):
         return NotFound(field="reservationId", message="no such reservation on this account")
     if state.reservation.status is ReservationStatus.GONE:
         return InvalidState(state="gone", message="the reservation is gone")

@@ -211,6 +211,7 @@ class CapacityState:
         "_due",
         "_forgotten_at",
         "changes",
+        "deserted",
         "grants",
         "instances",
         "live_slots",
@@ -246,6 +247,8 @@ class CapacityState:
         """Slots of the grants whose start is applied and whose end is not."""
         self._due: list[tuple[int, int, int, int, str]] = []
         self._forgotten_at = 0
+        self.deserted: frozenset[str] = frozenset()
+        """Projects that a grant is restricted to and that are deleted, as far as the turn has looked (D30)."""
         self.changes = Changes()
         for grant in self.grants.values():
             self._count_live(grant, +1)
@@ -282,6 +285,16 @@ class CapacityState:
         """The tenant's grants in term at `at`, in the order of R27."""
         mine = self.tenant_grants.get(tenant_id, {}).values()
         return sorted((grant for grant in mine if grant.is_live_at(at)), key=lambda grant: grant.preference)
+
+    def restricted_projects(self) -> set[str]:
+        """The projects that grants here are restricted to, of those that are neither cancelled nor ended."""
+        mine = (grant for grants in self.tenant_grants.values() for grant in grants.values())
+        return {grant.project_id for grant in mine if grant.project_id is not None}
+
+    def takes_in(self, grant: Grant, instance: Instance) -> bool:
+        """Whether the grant may take in what runs already: R26, R31, and none whose project is deleted (D30)."""
+        may_enter = grant.serves(instance.project_id) and instance.billing is Billing.NORMAL
+        return may_enter and grant.project_id not in self.deserted
 
     def open_grants(self, *, at: int) -> list[Grant]:
         """Scheduled and active ones, by (start, id)."""

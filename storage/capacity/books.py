@@ -101,6 +101,9 @@ class Wanted:
     account_ids: set[str] = field(default_factory=set)
     pool_ids: set[str] = field(default_factory=set)
 
+    def copy(self) -> Wanted:
+        return Wanted(set(self.tenant_ids), set(self.project_ids), set(self.account_ids), set(self.pool_ids))
+
     def covers(self, other: Wanted) -> bool:
         return (
             self.tenant_ids >= other.tenant_ids

@@ -119,7 +119,9 @@ class AgreedOracle(Oracle):
         existing_id = arguments.get("existing_id")
         if existing_id is not None and self.homes[existing_id] != key:
             return ("NOT_FOUND", {})
-        if key in self.lost or self.reservations[key].status == "gone":
+        if key in self.lost:
+            return ("NOT_FOUND", {})
+        if self.reservations[key].status == "gone":
             return GONE
         existing = self.instances.get(existing_id or "")
         project_id = existing.project_id if existing else arguments.get("project_id")
@@ -156,15 +158,12 @@ class AgreedOracle(Oracle):
 
     def bind(self, now: int, **arguments: Any) -> Outcome:
         if (arguments["account_id"], arguments["reservation_id"]) in self.lost:
-            return GONE
+            return ("NOT_FOUND", {})
         return super().bind(now, **arguments)
 
     def unbind(self, now: int, **arguments: Any) -> Outcome:
-        """Of a reservation that nothing rests on any more: D48."""
-        lost = self.lost.get((arguments["account_id"], arguments["reservation_id"]))
-        if lost is not None:
-            lost.pool_id = None
-            return ("ok", lost.reservation_id)
+        if (arguments["account_id"], arguments["reservation_id"]) in self.lost:
+            return ("NOT_FOUND", {})
         return super().unbind(now, **arguments)
 
     def offer(self, now: int, **arguments: Any) -> Outcome:

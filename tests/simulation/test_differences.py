@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.capacity_world import answer_of
 from tests.faults.race_world import ACCOUNT, FIRST, PROJECTS, ROOT_CALLER, B, H, racing
 from tests.simulation.world_plan import ROOT
 
 
-@pytest.mark.xfail(reason="D30: a grant of a deleted project still takes in what runs in that project", strict=True)
 async def test_a_grant_of_a_deleted_project_takes_nobody_in(database_url: str) -> None:
     async with racing(database_url) as world:
         node = world.nodes[0]

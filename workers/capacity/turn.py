@@ -17,6 +17,7 @@ from domain.capacity.grants import decide_amend, decide_close_tenant, decide_cre
 from domain.capacity.observation import decide_bind, decide_miss, decide_observe, decide_unbind, first_sight
 from domain.capacity.placement import decide_attach, decide_delete, decide_place, decide_start, decide_stop
 from domain.capacity.state import CapacityState, Grant, Instance, Reservation
+from domain.identity import split_reservation_key
 from domain.outcomes import Accepted, NotFound, Outcome, Refusal
 from domain.replay import Remembered, RequestKey, check_replay
 from domain.terms import START_TOLERANCE_MS
@@ -68,7 +69,7 @@ DECISIONS: Final[Mapping[type, Decide]] = {
     c.DeleteInstance: lambda state, command, around, now: decide_delete(state, command, around=around, now=now),
     c.AttachInstance: lambda state, command, around, now: decide_attach(state, command, around=around, now=now),
     c.BindReservation: lambda state, command, around, _: decide_bind(state, command, around=around),
-    c.UnbindReservation: lambda state, _command, _around, now: decide_unbind(state, now=now),
+    c.UnbindReservation: lambda state, _command, around, now: decide_unbind(state, around=around, now=now),
     c.MissReservation: lambda state, command, _, now: decide_miss(state, command, now=now),
     c.CloseTenant: lambda state, command, _, now: decide_close_tenant(state, command, now=now),
     c.Advance: lambda _state, _command, _around, _now: Accepted(None),
@@ -110,7 +111,8 @@ class CapacityTurn:
         books = await _lock(connection, batch)
         batch.database_now, batch.remembered = books.now_ms, books.remembered
         await _load(connection, batch, books.heads)
-        batch.around = await _look_around(connection, batch, books)
+        now = self._clock.instant(batch.database_now)
+        batch.around = await _look_around(connection, batch, books, now=now)
         for actor, asks in batch.work:
             self._decide_all(actor, asks, batch)
         if batch.flush.heads or batch.flush.answers:
@@ -204,8 +206,8 @@ def write_changes(
 async def _lock(connection: AnyConnection, batch: _Batch) -> LockedBooks:
     """One round trip for the locks, the clock, the remembered answers, and what is wanted whatever the books say."""
     wanted = Wanted()
-    for _, ask in batch.asks():
-        _want(wanted, None, ask.command)
+    for actor, ask in batch.asks():
+        _want(wanted, actor.key, None, ask.command)
     request_keys = {ask.provenance.key for _, ask in batch.asks() if ask.provenance.key is not None}
     keys = [actor.key for actor, _ in batch.work]
     return await lock_books(connection, keys, request_keys=request_keys, wanted=wanted)
@@ -226,15 +228,15 @@ async def _load(connection: AnyConnection, batch: _Batch, heads: Mapping[str, Re
             actor.state = states[actor.key]
 
 
-async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBooks) -> c.Surroundings:
+async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBooks, *, now: int) -> c.Surroundings:
     """Registries and past things that the commands of this batch ask about; mostly the locks have brought it all."""
-    wanted, past_grants, past_instances = Wanted(), set(), set()
+    wanted, past_grants, past_instances = books.known.copy(), set(), set()
     pools_to_bind: set[str] = set()
     accounts_to_join: set[str] = set()
     for actor, ask in batch.asks():
         if isinstance(ask.command, c.CreateGrant):
             continue  # most are; the locks have brought all that it asks about
-        _want(wanted, actor.state, ask.command)
+        _want(wanted, actor.key, actor.state, ask.command)
         match ask.command:
             case c.EndGrant() | c.AmendGrant() as command if _lacks(actor, "grants", command.grant_id):
                 past_grants.add(command.grant_id)
@@ -246,6 +248,8 @@ async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBo
                 pools_to_bind.add(ask.command.pool_id)
             case c.ObserveReservation() if actor.state is None:
                 accounts_to_join.add(ask.command.account_id)
+    stakes = {actor.key: _projects_at_stake(actor, asks, now=now) for actor, asks in batch.work}
+    wanted.project_ids.update(*stakes.values())
     if pools_to_bind:
         await lock_pools(connection, pools_to_bind)
     if accounts_to_join:
@@ -259,10 +263,29 @@ async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBo
             connection, keys, grant_ids=sorted(past_grants), instance_ids=sorted(past_instances)
         )
         around = replace(around, past_grants=grants, past_instances=instances)
+    _note_deserted(stakes, batch, around)
     return around
 
 
-def _want(wanted: Wanted, state: CapacityState | None, command: Any) -> None:
+def _projects_at_stake(actor: CapacityActor, asks: Iterable[Ask], *, now: int) -> set[str]:
+    """Projects that a grant is restricted to here, when one may start or let instances go in this turn (D30)."""
+    state = actor.state
+    if state is None:
+        return set()
+    due = state.next_boundary()
+    if (due is None or due[0] > now) and not any(isinstance(ask.command, c.EndGrant | c.AmendGrant) for ask in asks):
+        return set()
+    return state.restricted_projects()
+
+
+def _note_deserted(stakes: Mapping[str, set[str]], batch: _Batch, around: c.Surroundings) -> None:
+    """Which of those projects are deleted: their grants stay and bill, and take nobody in (D30)."""
+    for actor, _ in batch.work:
+        if actor.state is not None:
+            actor.state.deserted = frozenset(stakes[actor.key] - around.projects.keys())
+
+
+def _want(wanted: Wanted, key: str, state: CapacityState | None, command: Any) -> None:
     pool_id = state.reservation.pool_id if state else None
     match command:
         case c.CreateGrant():
@@ -272,11 +295,15 @@ def _want(wanted: Wanted, state: CapacityState | None, command: Any) -> None:
         case c.PlaceInstance() | c.AttachInstance():
             wanted.tenant_ids.add(command.tenant_id)
             wanted.project_ids.add(command.project_id)
+            wanted.account_ids.add(split_reservation_key(key)[0])
         case c.StartInstance() if state and (instance := state.instances.get(command.instance_id)):
             wanted.tenant_ids.add(instance.tenant_id)
             wanted.project_ids.add(instance.project_id)
         case c.BindReservation():
             wanted.pool_ids.add(command.pool_id)
+            wanted.account_ids.add(split_reservation_key(key)[0])
+        case c.UnbindReservation():
+            wanted.account_ids.add(split_reservation_key(key)[0])
         case c.ObserveReservation():
             wanted.account_ids.add(command.account_id)
         case _:

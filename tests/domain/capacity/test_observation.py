@@ -80,12 +80,12 @@ def test_r51_unbind_names_the_open_grants_and_ignores_ended_ones() -> None:
     world = World()
     ahead, over = world.create(1, B + H, B + 2 * H), world.create(1, B, B + M)
     world.at(B + M)
-    refusal = decide_unbind(world.state, now=world.now)
+    refusal = decide_unbind(world.state, around=AROUND, now=world.now)
     assert isinstance(refusal, InvalidState)
     assert refusal.grant_ids == (ahead.grant_id,)
     assert over.grant_id not in refusal.grant_ids
     world.end(ahead)
-    assert isinstance(decide_unbind(world.state, now=world.now), Accepted)
+    assert isinstance(decide_unbind(world.state, around=AROUND, now=world.now), Accepted)
 
 
 def test_binding() -> None:
