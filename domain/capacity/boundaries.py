@@ -14,6 +14,9 @@ ENDED = "reservation-grant.ended"
 CANCELLED = "reservation-grant.cancelled"
 CAPACITY_SHORT = "reservation-grant.capacity-short"
 
+TYPES = (CREATED, ACTIVE, AMENDED, ENDED, CANCELLED, CAPACITY_SHORT)
+"""Everything that capacity tells."""
+
 RESERVATION_GONE = "reservation-gone"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from domain.authority import Permission
+from domain.capacity.boundaries import TYPES
 from domain.events import MIRROR, EventRecord, decode_cursor, encode_cursor
 from domain.identity import GRANT_ID, TENANT_ID
 from domain.outcomes import AccessDenied, InvalidInput, Refusal
@@ -44,6 +45,10 @@ class EventFilter:
             and self.subject in (None, event.tenant_id)
         )
 
+    def only(self, types: Sequence[str]) -> EventFilter:
+        """The same of these types alone."""
+        return replace(self, types=tuple(kind for kind in types if self.types is None or kind in self.types))
+
 
 class EventReads(Reading):
     def event_filter(
@@ -58,7 +63,8 @@ class EventReads(Reading):
         after: Any = None,
     ) -> EventFilter | Refusal:
         """What a page or a subscription of events may show: the tenant's stream; with `all_tenants` the mirror, for
-        root acting in the root tenant, and there `of_tenant_id` for the events about one tenant.
+        root acting in the root tenant, and there `of_tenant_id` for the events about one tenant. Events of other
+        contexts in the same stream are shown to keys with events:read.
 
         Refuses in this order: INVALID_INPUT, ACCESS_DENIED.
         """
@@ -83,7 +89,7 @@ class EventReads(Reading):
         if not everybody and chosen.subject not in (None, tenant_id):
             message = "events about another tenant are read with all: true"
             return InvalidInput(field="ofTenantId", reason="needs-all", message=message)
-        return chosen
+        return chosen if caller.principal.may(Permission.EVENTS_READ) else chosen.only(TYPES)
 
     async def events(self, caller: Caller, *, first: Any = None, **given: Any) -> EventPage | Refusal:
         """A page of a stream, oldest first, from the oldest event that is kept or after a cursor.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from domain.authority import Permission
 from domain.events import MIRROR, decode_cursor
 from domain.outcomes import AccessDenied, InvalidInput
 from domain.paging import encode_cursor
@@ -100,3 +101,23 @@ async def test_the_filter_of_a_page_accepts_exactly_what_the_page_shows(world: W
         chosen = shown(world.reads.event_filter(ROOT_CALLER, tenant_id=ROOT, all_tenants=True, **given))
         page = shown(await world.reads.events(ROOT_CALLER, tenant_id=ROOT, all_tenants=True, **given))
         assert tuple(filter(chosen.accepts, every)) == page.items
+
+
+async def test_events_of_other_contexts_need_a_permission_of_their_own(world: World) -> None:
+    """Budget events lie in the same stream: who may read grants does not read money by it."""
+    await world.grant(1, B, B + H)
+    await world.relayed()
+    async with world.node.database.transaction() as connection:
+        await connection.execute(
+            "insert into event (tenant_id, seq, event_id, subject, type, occurred_at, recorded_at, payload) "
+            "values ('A', 3, 'evt_budget', 'A', 'budget.exhausted', 0, 0, '{}')"
+        )
+        await connection.execute("update event_stream set last_seq = 3 where tenant_id = 'A'")
+    confined = member("A", Permission.QUOTAS_READ)
+    both = member("A", Permission.QUOTAS_READ, Permission.EVENTS_READ)
+    seen = shown(await world.reads.events(confined, tenant_id="A"))
+    assert [event.type for event in seen.items] == ["reservation-grant.created", "reservation-grant.active"]
+    asked_for = shown(await world.reads.events(confined, tenant_id="A", types=["budget.exhausted"]))
+    assert asked_for.items == ()
+    everything = shown(await world.reads.events(both, tenant_id="A"))
+    assert [event.type for event in everything.items][-1] == "budget.exhausted"
