@@ -12,6 +12,7 @@ from domain.capacity.state import RunState
 from domain.outcomes import Accepted
 from domain.paging import PAGE_MAX
 from domain.terms import MINUTE_MS
+from server.demo.budgets import spend_once
 from server.demo.world import RESERVATIONS, TENANTS, World, instant, report, root_caller, tenant_caller
 from storage.database import Unavailable
 from storage.paging import Page
@@ -66,9 +67,14 @@ class Traffic:
 
     async def act(self) -> None:
         """One action."""
-        actions = (self._start_one, self._toggle_one, self._delete_one, self._short_grant, self._shrink_and_grow)
-        (action,) = self._chance.choices(actions, weights=(8, 6, 5, 2, 1))
+        capacity = (self._start_one, self._toggle_one, self._delete_one, self._short_grant, self._shrink_and_grow)
+        (action,) = self._chance.choices((*capacity, self._spend), weights=(8, 6, 5, 2, 1, 10))
         await action()
+
+    async def _spend(self) -> None:
+        """An agent of some tenant holds money before a call and settles it after."""
+        caller = tenant_caller(self._chance.choice(list(TENANTS)))
+        await spend_once(self._node, caller, self._chance, name=self._node.ids.new("demo"))
 
     async def _start_one(self) -> None:
         if len(self._own) >= OWN_MAX:

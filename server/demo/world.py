@@ -17,6 +17,7 @@ from domain.authority import EVERYTHING, Principal
 from domain.capacity.scan import ReportedReservation
 from domain.outcomes import Accepted, Conflict, Outcome, Refusal
 from domain.terms import DAY_MS, HOUR_MS, MINUTE_MS
+from server.demo.budgets import build_budgets
 from storage.database import read_clock
 from workers.authority import new_secret
 from workers.request import Caller
@@ -112,7 +113,7 @@ INSTANCES: Final = (
 PLAN_MS: Final = HOUR_MS
 """How long an interrupted build keeps to the instants it began with, so that renewals still meet."""
 
-STEPS: Final = 7
+STEPS: Final = 8
 """Parts of the build, for a progress bar."""
 
 
@@ -198,6 +199,7 @@ class Builder:
             self._reservations,
             self._grants,
             self._instances,
+            self._budgets,
         )
         assert len(steps) == STEPS
         now = await instant(self._node)
@@ -295,6 +297,10 @@ class Builder:
                     idempotency_key=f"i-{tenant_id}-{project}-{number}",
                 )
                 must(outcome)
+
+    async def _budgets(self) -> None:
+        for tenant_id in TENANTS:
+            await build_budgets(self._node, tenant_caller(tenant_id))
 
 
 async def instant(node: Runtime) -> int:
