@@ -185,16 +185,17 @@ def check_key_name(name: str, field: str) -> str:
 def refuse_permissions(
     principal: Principal, permissions: Iterable[str], *, tenant_id: str, scope_filter: tuple[str, ...] = ()
 ) -> AccessDenied | None:
-    """Nobody hands out in their own tenant what they lack themselves, or managing keys would be every permission.
+    """Nobody hands out what they lack themselves, or managing keys would be every permission, in another tenant too.
 
-    Nor does a confined key make one that reaches farther. Root's members may make any key of another tenant: there no
-    key reaches farther than its tenant.
+    Nor does a confined key make one that reaches farther in its own tenant.
     """
-    if principal.tenant_id != tenant_id:
-        return None
     if lacking := [word for word in permissions if not _holds(principal, word)]:
         return AccessDenied(message=f"the caller lacks the permission {lacking[0]} that the key would have")
-    if principal.scope_filter and not (scope_filter and set(scope_filter) <= set(principal.scope_filter)):
+    if (
+        principal.tenant_id == tenant_id
+        and principal.scope_filter
+        and not (scope_filter and set(scope_filter) <= set(principal.scope_filter))
+    ):
         return AccessDenied(message="the key would reach farther than the scope filter of the caller's key")
     return None
 

@@ -29,6 +29,9 @@ LOCK_WAIT_MS: Final = 5_000
 STATEMENT_MAX_MS: Final = 60_000
 """No statement of ours takes longer unless something is wrong."""
 
+ANSWER_WAIT_S: Final = 15.0
+"""How long a pooled statement waits for a server that says nothing at all: beyond it the caller is told to come back."""
+
 SESSION: Final = {
     "application_name": "earmark",
     "lock_timeout": str(LOCK_WAIT_MS),
@@ -123,6 +126,7 @@ class Database:
             init=_prepare_session,
             reset=_keep_session,
             timeout=10,
+            command_timeout=ANSWER_WAIT_S,
         )
         return cls(url, pool)
 

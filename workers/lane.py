@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,7 +26,9 @@ BATCH_MAX: Final = 256
 ATTEMPTS_MAX: Final = 4
 """How often a batch is tried when the database drops out or is overtaken, before its callers are told to come back."""
 RETRY_PAUSES_S: Final = (0.0, 0.05, 0.25)
-RECONNECT_PAUSE_MAX_S: Final = 1.0
+STUCK_S: Final = 10.0
+"""How long a key whose lock could not be had is given only a short wait."""
+IMPATIENT: Final = "set local lock_timeout = '200ms'"
 
 Work: TypeAlias = Sequence[tuple[Actor[Any], Sequence[Ask]]]
 
@@ -72,6 +75,8 @@ class Lane:
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_stopped = False
+        self._stuck: dict[str, float] = {}
+        """Keys whose lock could not be had in time, until when they are suspected of it."""
 
     def queue(self, actor: Actor[Any], ask: Ask) -> None:
         if self._is_stopped:
@@ -137,7 +142,7 @@ class Lane:
                 _fail(asks, Unavailable("the database did not answer; ask again with the same idempotency key"))
         elif len(work) > 1:
             await self._settle_apart([[(actor, asks)] for actor, asks in work])
-        elif len(work[0][1]) > 1:
+        elif len(work[0][1]) > 1 and trouble_of(error) is not Trouble.BUSY:
             actor, asks = work[0]
             await self._settle_apart([[(actor, [ask])] for ask in asks])
         else:
@@ -165,6 +170,8 @@ class Lane:
                 error = caught
                 self._turn.forget(actor for actor, _ in work)
                 trouble = trouble_of(caught)
+                if trouble is Trouble.BUSY:
+                    self._stuck.update({actor.key: time.monotonic() + STUCK_S for actor, _ in work})
                 measures.TURN_FAILURES.labels(context=self._turn.name, trouble=trouble.value).inc()
                 if trouble is Trouble.TRANSIENT:
                     await self._disconnect()
@@ -176,7 +183,11 @@ class Lane:
         connection = await self._connected()
         with measures.turn(self._turn.name, sum(len(asks) for _, asks in work)):
             async with connection.transaction():
+                if self._is_suspect(work):
+                    await connection.execute(IMPATIENT)
                 result = await self._turn.run(connection, work)
+        for actor, _ in work:
+            self._stuck.pop(actor.key, None)
         if was_tried:  # an earlier attempt may have been committed without an answer: look at everything it touched
             result.event_keys = [actor.key for actor, _ in work]
             result.changed_keys = list(result.event_keys)
@@ -187,6 +198,14 @@ class Lane:
             self._committed(result)
         except Exception:  # the turn stands and its callers have their replies: this must not look like its failure
             log.exception("what follows a committed turn failed")
+
+    def _is_suspect(self, work: Work) -> bool:
+        """Whether a key's lock could not be had lately: the others of this lane must not wait for it again and again."""
+        if not self._stuck:
+            return False
+        now = time.monotonic()
+        self._stuck = {key: until for key, until in self._stuck.items() if until > now}
+        return any(actor.key in self._stuck for actor, _ in work)
 
     def _give_up(self, asks: Sequence[Ask], error: BaseException) -> None:
         if trouble_of(error) in (Trouble.BUSY, Trouble.DUPLICATE):

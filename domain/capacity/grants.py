@@ -201,13 +201,15 @@ def _refuse_amendment(state: CapacityState, grant: Grant, command: AmendGrant, *
 def _swap_terms(state: CapacityState, grant: Grant, amended: tuple[int, int, int], *, now: int) -> Refusal | None:
     """Take the old term off the timeline and put the new one on if it fits; else put the old one back.
 
-    What has passed of a live term is history and stays.
+    What has passed of a live term is history and stays. Whoever only gives back needs no capacity for it: it is the
+    remedy after a reservation has shrunk below what is granted (R57).
     """
     slots, starts_at, ends_at = amended
     has_started = grant.starts_at <= now
     old_from, new_from = (now, now) if has_started else (grant.starts_at, starts_at)
     state.timeline.add(old_from, grant.ends_at, -grant.slots)
-    refusal = refuse_capacity(state, new_from, ends_at, slots)
+    gives_back = slots <= grant.slots and old_from <= new_from and ends_at <= grant.ends_at
+    refusal = None if gives_back else refuse_capacity(state, new_from, ends_at, slots)
     if refusal is not None:
         state.timeline.add(old_from, grant.ends_at, grant.slots)
         return refusal

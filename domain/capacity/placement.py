@@ -137,6 +137,8 @@ def decide_attach(
 def find_instance(state: CapacityState | None, instance_id: str, *, around: Surroundings) -> Instance | None:
     if state is not None and instance_id in state.instances:
         return state.instances[instance_id]
+    if state is not None and instance_id in state.changes.instances:
+        return state.changes.instances[instance_id]  # deleted by a command before, in this very turn
     return around.past_instances.get(instance_id)
 
 

@@ -18,6 +18,8 @@ GONE: Outcome = ("INVALID_STATE", {"state": "gone"})
 class AgreedOracle(Oracle):
     """Answers as the product does, word for word."""
 
+    refuses_reductions_above_total = False  # giving back needs no capacity
+
     def __init__(self, root_tenant_id: str = "root") -> None:
         super().__init__(root_tenant_id)
         self.homes: dict[str, ReservationKey] = {}  # instance -> the reservation whose books it is in, for good

@@ -233,7 +233,7 @@ async def test_a_revoked_key_is_revoked_once(desks: Desks) -> None:
     assert (await accepted(desks.keys.page_api_keys(A, include_revoked=True))).items == (revoked,)
 
 
-async def test_nobody_hands_out_in_their_own_tenant_what_they_lack(desks: Desks) -> None:
+async def test_nobody_hands_out_what_they_lack_in_another_tenant_neither(desks: Desks) -> None:
     await make_tenants(desks, "a")
     manager = caller("a", Permission.TENANCY_MANAGE, Permission.TENANCY_READ)
     clerk = caller("root", Permission.TENANCY_MANAGE, is_root=True)
@@ -242,14 +242,17 @@ async def test_nobody_hands_out_in_their_own_tenant_what_they_lack(desks: Desks)
         (manager, "a", [Permission.TENANCY_READ.value, Permission.QUOTAS_READ.value]),
         (manager, "a", None),
         (clerk, "root", [Permission.PROVIDERS_MANAGE.value]),
+        (clerk, "a", [EVERYTHING]),
+        (clerk, "a", [Permission.INSTANCES_MANAGE.value]),
+        (clerk, "a", None),
     ):
         denied = await refused(desks.keys.create_api_key(who, tenant_id=tenant_id, name="k", permissions=permissions))
         assert denied.code == "ACCESS_DENIED"
     for who, tenant_id, permissions in (
         (manager, "a", [Permission.TENANCY_READ.value]),
         (manager, "a", []),
-        (clerk, "a", None),
-        (clerk, "a", [EVERYTHING]),
+        (clerk, "a", [Permission.TENANCY_MANAGE.value]),
+        (ROOT, "a", None),
         (ROOT, "root", [EVERYTHING, EVERYTHING]),
     ):
         issued: IssuedKey = await accepted(

@@ -180,6 +180,15 @@ class TestAmend:
         assert grant == before
         assert world.state.timeline.peak(B, B + 2 * H) == 8
 
+    def test_giving_back_needs_no_capacity(self) -> None:
+        """Root's remedy when a reservation has shrunk below what is granted."""
+        world = World()
+        grant = world.create(8, B, B + 2 * H)
+        world.report(6)
+        assert world.amend(grant, slots=7).slots == 7
+        assert world.amend(grant, ends_at=B + H).ends_at == B + H
+        assert isinstance(world.amend(grant, slots=8), CapacityUnavailable)
+
     def test_slots_in_mid_term_are_committed_from_then_on(self) -> None:
         world = World()
         grant = world.create(4, B, B + 2 * H)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from domain.capacity.placement import NO_SLOT
-from domain.capacity.state import Billing, Mode
+from domain.capacity.commands import DeleteInstance
+from domain.capacity.placement import NO_SLOT, decide_delete
+from domain.capacity.state import Billing, Mode, RunState
 from tests.domain.capacity.world import B, H, M, World
 
 
@@ -114,6 +115,15 @@ def test_t50_a_scheduled_grant_protects_nothing_yet() -> None:
     world = World()
     world.create(10, B + 24 * H, B + 48 * H)
     assert all(world.place("B") != NO_SLOT for _ in range(10))
+
+
+def test_deleting_twice_in_one_turn_is_no_error() -> None:
+    world = World(1)
+    instance = world.place()
+    command = DeleteInstance(instance_id=instance.instance_id)
+    outcomes = [decide_delete(world.state, command, around=world.around, now=B) for _ in range(2)]
+    assert [outcome.answer.run_state for outcome in outcomes] == [RunState.DELETED] * 2
+    assert world.state.free == 1
 
 
 def test_b10_deleting_twice_gives_one_slot_back() -> None:
