@@ -203,6 +203,14 @@ def _add_replay(commands: Commands) -> None:
     openb.set_defaults(trace="openb")
     _with_data_dir(openb)
     _with_json(openb)
+    llm = traces.add_parser("llm", help="requests to language models (Azure 2023): budgets of tokens")
+    llm.add_argument("path", type=Path, metavar="PATH", help="a list of requests, or the folder they lie in")
+    llm.add_argument("--concurrency", type=int, metavar="N", help="calls under way at once (16)")
+    llm.add_argument("--budget-percent", type=int, metavar="N", help="the tenant's budget, of all tokens used (65)")
+    llm.add_argument("--limit", type=int, metavar="N", help="only the first N requests")
+    llm.set_defaults(trace="llm")
+    _with_data_dir(llm)
+    _with_json(llm)
 
 
 def _settings_table() -> str:
