@@ -9,6 +9,11 @@ import strawberry
 from strawberry.schema.config import StrawberryConfig
 
 from schema import events, paging, refusals, tenancy
+from schema.budget import budgets, holding
+from schema.budget import events as budget_events
+from schema.budget import refusals as budget_refusals
+from schema.budget import reservations as budget_reservations
+from schema.budget import values as budget_values
 from schema.capacity import availability, grants, instances, plans, providers, reservations, usage
 from schema.capacity import refusals as capacity_refusals
 from schema.context import PerOperation
@@ -28,6 +33,9 @@ class Query(
     instances.InstanceQuery,
     usage.UsageQuery,
     events.EventQuery,
+    holding.DecideQuery,
+    budgets.BudgetQuery,
+    budget_reservations.BudgetReservationQuery,
 ):
     """Reads. What does not exist for the caller is null; lists are pages."""
 
@@ -39,13 +47,17 @@ class Mutation(
     reservations.ReservationMutation,
     grants.GrantMutation,
     instances.InstanceMutation,
+    holding.HoldingMutation,
+    budgets.BudgetMutation,
 ):
     """Changes. Each answers with the object or with a typed refusal. A retry with the same idempotency key changes
-    nothing more and gets the object as it is by then."""
+    nothing more and gets the object as it is by then; about budgets, the answer that was given first."""
 
 
 @strawberry.type
-class Subscription(events.EventSubscription, reservations.ReservationSubscription):
+class Subscription(
+    events.EventSubscription, reservations.ReservationSubscription, budget_events.BudgetEventSubscription
+):
     """Streams that go on until one side ends them."""
 
 
@@ -63,6 +75,12 @@ describe(
         providers,
         reservations,
         usage,
+        budget_refusals,
+        budget_values,
+        budget_events,
+        budget_reservations,
+        budgets,
+        holding,
         sys.modules[__name__],
     )
 )

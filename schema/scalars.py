@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 import strawberry
 from graphql import GraphQLError
@@ -23,9 +23,20 @@ Millis = NewType("Millis", int)
 Int64 = NewType("Int64", int)
 """A signed 64-bit integer: a string on the way out, since JSON's numbers carry only 53 bits everywhere."""
 
+JSONObject = NewType("JSONObject", dict[str, Any])
+"""Whatever a client keeps beside a thing: an object, never a list or a bare value."""
+
 
 def millis(instant: int | None) -> Millis | None:
     return None if instant is None else Millis(instant)
+
+
+def int64(number: int | None) -> Int64 | None:
+    return None if number is None else Int64(number)
+
+
+def json_object(content: Mapping[str, Any] | None) -> JSONObject | None:
+    return None if content is None else JSONObject(dict(content))
 
 
 def optional_id(text: str | None) -> strawberry.ID | None:
@@ -56,6 +67,12 @@ def _integral(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _json_object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _refuse("JSONObject must be a JSON object")
+    return value
+
+
 def _refuse(message: str) -> GraphQLError:
     return GraphQLError(message, extensions={"code": "INVALID_INPUT"})
 
@@ -73,5 +90,11 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
         description="A signed 64-bit integer, sent as a string of decimal digits; a JSON number is accepted too.",
         serialize=lambda value: str(_int64(value)),
         parse_value=_int64,
+    ),
+    JSONObject: strawberry.scalar(
+        name="JSONObject",
+        description="A JSON object, as it was given.",
+        serialize=_json_object,
+        parse_value=_json_object,
     ),
 }

@@ -23,6 +23,7 @@ from graphql import (
 )
 
 import domain
+from domain.budget.refusals import Denial
 from domain.outcomes import Refusal
 from schema import refusals
 from schema.root import sdl
@@ -30,6 +31,13 @@ from schema.root import sdl
 CONTRACT = Path(__file__).parents[2] / "schema" / "schema.graphql"
 INSTANT = re.compile(r"(\w+At|at|from|to|notBefore|notAfter|hourStart|dayStart|durationMs)")
 AMOUNT = re.compile(r"(\w+Ms|seq)")
+UNKEYED = {
+    "createBudget": "a second one is a Duplicate that names the first",
+    "updateBudget": "twice is once",
+    "freezeBudget": "a second one is BudgetFrozen",
+    "unfreezeBudget": "a second one is an InvalidState",
+}
+"""Mutations that take no idempotency key, and why a retry does no harm."""
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +67,10 @@ def subclasses(kind: type[Refusal]) -> Iterator[type[Refusal]]:
 
 
 def domain_refusals() -> list[type[Refusal]]:
-    """Every refusal of the domain that this schema can answer with: its root's and capacity's."""
+    """Every refusal of the domain that this schema can answer with."""
     for module in pkgutil.walk_packages(domain.__path__, "domain."):
         importlib.import_module(module.name)
-    return [kind for kind in subclasses(Refusal) if kind.__module__.startswith("domain.") and not _is_budget(kind)]
-
-
-def _is_budget(kind: type[Refusal]) -> bool:
-    return kind.__module__.startswith("domain.budget.")
+    return [kind for kind in subclasses(Refusal) if kind.__module__.startswith("domain.") and kind is not Denial]
 
 
 def test_the_checked_in_contract_is_current() -> None:
@@ -100,7 +104,15 @@ def test_every_refusal_of_the_domain_has_a_type() -> None:
 
 
 def test_every_refusal_keeps_its_code_and_details() -> None:
-    examples = {"field": "f", "state": "s", "grant_ids": ("g",), "reason": "r", "grant_id": "g", "version": 2}
+    examples = {
+        "expected_units": ("TOKENS",),
+        "field": "f",
+        "state": "s",
+        "grant_ids": ("g",),
+        "reason": "r",
+        "grant_id": "g",
+        "version": 2,
+    }
     for kind in domain_refusals():
         names = {field.name for field in fields(kind) if field.name != "message"}
         given = {name: examples.get(name, 7) for name in names}
@@ -131,18 +143,19 @@ def test_every_mutation_takes_one_input_and_answers_with_a_union(contract: Graph
         assert len([kind for kind in union.types if kind not in kinds]) == 1, f"{name} has one success"
         wanted = get_named_type(field.args["input"].type)
         assert isinstance(wanted, GraphQLInputObjectType)
-        assert "idempotencyKey" in wanted.fields, name
+        assert ("idempotencyKey" in wanted.fields) is (name not in UNKEYED), name
 
 
-def test_the_idempotency_key_is_required_to_create_a_grant_and_nowhere_else(contract: GraphQLSchema) -> None:
-    required = [
+def test_the_idempotency_key_is_required_where_a_retry_could_do_harm(contract: GraphQLSchema) -> None:
+    required = {
         kind.name
         for kind in contract.type_map.values()
         if isinstance(kind, GraphQLInputObjectType)
         and "idempotencyKey" in kind.fields
         and str(kind.fields["idempotencyKey"].type).endswith("!")
-    ]
-    assert required == ["CreateGrantInput"]
+    }
+    of_budgets = {f"{name}BudgetInput" for name in ("Reserve", "Commit", "Release", "Extend", "Debit")}
+    assert required == {"CreateGrantInput", "DecideInput", *of_budgets}
 
 
 def test_every_list_of_things_is_a_page(contract: GraphQLSchema) -> None:

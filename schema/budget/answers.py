@@ -1,0 +1,57 @@
+"""From what the desk and the reads of budgets answer to the fields of this schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from domain.budget.repeats import BudgetOutcome
+from domain.outcomes import InvalidInput, Refusal
+from schema.failures import failed
+from schema.paging import Connection, Edge, page_info
+from schema.refusals import show_refusal
+from workers.budget.listing import Listing
+
+Item = TypeVar("Item")
+Node = TypeVar("Node")
+
+_RENAMED: Final = {
+    "limit": "first",
+    "from": "createdFrom",
+    "cursor": "after",
+    "period_end": "periodEndAt",
+    "effective_until": "effectiveUntilAt",
+    "reservation_ttl_override": "ttlOverride",
+}
+"""Input fields that this schema calls otherwise than the wire under `/v1`, whose names the decisions use."""
+
+
+def told(outcome: BudgetOutcome[Item], show: Callable[[Item], Any]) -> Any:
+    """A member of the mutation's union. A replay is told like the first answer."""
+    return show_refusal(_in_our_words(outcome)) if isinstance(outcome, Refusal) else show(outcome.answer)
+
+
+def read(found: Item | Refusal) -> Item:
+    """The answer of a read. Raises its refusal."""
+    if isinstance(found, Refusal):
+        raise failed(_in_our_words(found))
+    return found
+
+
+def listed(found: Listing[Item] | Refusal, show: Callable[[Item], Node], *, after: str | None) -> Connection[Node]:
+    """A page as a client gets it. Raises the refusals of the read."""
+    page = read(found)
+    edges = [Edge(node=show(item), cursor=cursor) for item, cursor in zip(page.items, page.cursors, strict=True)]
+    return Connection(edges=edges, page_info=page_info(page.cursors, has_next=page.has_more, after=after))
+
+
+def _in_our_words(refusal: Refusal) -> Refusal:
+    if not isinstance(refusal, InvalidInput):
+        return refusal
+    return replace(refusal, field=".".join(_RENAMED.get(name) or _camel(name) for name in refusal.field.split(".")))
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)
