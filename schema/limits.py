@@ -36,7 +36,7 @@ DOCUMENTS_MAX: Final = 1_000
 """Documents whose parsing and validation are remembered: clients send few different ones, over and over."""
 REMEMBERED_LENGTH_MAX: Final = 20_000
 """Characters of a document that is remembered."""
-ITEMS_MAX: Final = 20_000
+ITEMS_MAX: Final = 5_000
 """Items that all lists of one operation may ask for together: about a second of work."""
 
 

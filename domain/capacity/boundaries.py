@@ -80,7 +80,7 @@ def _start(state: CapacityState, grant: Grant) -> None:
     ]
     room = grant.slots - state.held(grant.grant_id)
     for instance in sorted(outsiders, key=lambda instance: instance.age)[:room]:
-        _adopt(state, instance, grant, at=grant.starts_at)
+        _move(state, instance, grant, at=grant.starts_at)
 
 
 def _release_instances(state: CapacityState, grant: Grant, *, at: int, hand_over: bool) -> None:
@@ -88,7 +88,7 @@ def _release_instances(state: CapacityState, grant: Grant, *, at: int, hand_over
     heirs = state.live_grants(grant.tenant_id, at=at) if hand_over and members else []
     for instance in members:
         heir = _first_with_room(state, instance, heirs) if instance.is_running else None  # R36: a stopped one is let go
-        state.place(instance, at=at, grant_id=heir.grant_id if heir else None)
+        _move(state, instance, heir, at=at)
 
 
 def _first_with_room(state: CapacityState, instance: Instance, grants: Iterable[Grant]) -> Grant | None:
@@ -98,7 +98,7 @@ def _first_with_room(state: CapacityState, instance: Instance, grants: Iterable[
     return None
 
 
-def _adopt(state: CapacityState, instance: Instance, grant: Grant, *, at: int) -> None:
-    """A term that starts in the past cannot reach behind the stretch that the instance is running now."""
+def _move(state: CapacityState, instance: Instance, grant: Grant | None, *, at: int) -> None:
+    """Into a grant or out of any. An instant in the past cannot reach behind the stretch that is running now."""
     running_since = instance.segment.from_at if instance.segment else at
-    state.place(instance, at=max(at, running_since), grant_id=grant.grant_id)
+    state.place(instance, at=max(at, running_since), grant_id=grant.grant_id if grant else None)

@@ -128,9 +128,10 @@ class MissReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseTenant:
-    """A tenant was deleted: its part here ends (R53)."""
+    """A tenant was deleted at an instant: its part here ends at it (R53)."""
 
     tenant_id: str
+    deleted_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

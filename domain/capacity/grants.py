@@ -130,19 +130,28 @@ def decide_amend(state: CapacityState | None, command: AmendGrant, *, around: Su
 
 
 def decide_close_tenant(state: CapacityState | None, command: CloseTenant, *, now: int) -> Outcome[None]:
-    """R53: the tenant's active grants end now and its scheduled ones are cancelled; events carry no reason (D40)."""
+    """R53: the tenant's active grants end and its scheduled ones are cancelled; events carry no reason (D40).
+
+    They end at the moment of the deletion, however late this comes; not before anything that was decided here since.
+    """
     if state is not None:
         mine = [grant for grant in state.open_grants(at=now) if grant.tenant_id == command.tenant_id]
-        close_grants(state, mine, at=now)
+        moment = min(now, max(command.deleted_at, state.reservation.clock_at))
+        close_grants(state, mine, at=now, moment=moment)
     return Accepted(None)
 
 
-def close_grants(state: CapacityState, grants: list[Grant], *, at: int, reason: str | None = None) -> None:
-    """End what is active and cancel what is scheduled. They close together, so none hands its instances to another."""
+def close_grants(
+    state: CapacityState, grants: list[Grant], *, at: int, reason: str | None = None, moment: int | None = None
+) -> None:
+    """End what is active at `at` and cancel what is scheduled then. They close together, so none hands its instances to
+    another. `moment`: the end of those that are active, if it lies before `at`.
+    """
     for grant in grants:
         grant.version += 1
         if grant.is_live_at(at):
-            finish(state, grant, at=at, reason=reason, hand_over=False)
+            end = at if moment is None else max(moment, grant.starts_at)
+            finish(state, grant, at=end, reason=reason, hand_over=False)
         else:
             cancel(state, grant, at=at, reason=reason)
 

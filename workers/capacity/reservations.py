@@ -26,6 +26,7 @@ from domain.replay import Remembered, RequestKey, check_replay
 from domain.shapes import Shape, check_text
 from storage.capacity.lookups import keys_of_account, keys_of_tenant
 from storage.database import Trouble, trouble_of
+from storage.identity import get_tenant
 from storage.registry import get_account
 from storage.replay import flush_answer, read_answers
 from workers.capacity.asking import UNASKED, CapacityAsker
@@ -150,7 +151,10 @@ class ReservationDesk:
         """
         async with self._asker.database.acquire() as connection:
             keys = await keys_of_tenant(connection, tenant_id)
-        await self._ask_all((key, CloseTenant(tenant_id=tenant_id), NOBODY) for key in keys)
+            tenant = await get_tenant(connection, tenant_id)
+        if tenant is not None and tenant.deleted_at is not None:
+            command = CloseTenant(tenant_id=tenant_id, deleted_at=tenant.deleted_at)
+            await self._ask_all((key, command, NOBODY) for key in keys)
 
     async def _ask_all(self, asks: Iterable[Ask]) -> None:
         """One command a key, some hundred at a time."""

@@ -155,6 +155,18 @@ def test_r53_a_deleted_tenant_s_grants_close_without_a_reason() -> None:
     assert other.state_at(B + M) is GrantState.ACTIVE
 
 
+def test_r53_however_late_it_comes_the_deletion_is_the_moment() -> None:
+    world = World()
+    grant, inside = world.create(2, B, B + H), world.place()
+    young = world.create(1, B + 20 * M, B + H)
+    world.at(B + 30 * M)
+    world.close("A", deleted_at=B + 10 * M)
+    assert (grant.ends_at, young.ends_at) == (B + 10 * M, B + 20 * M)
+    assert world.ran(inside, "grant", until=B + H) == 10 * M
+    assert world.ran(inside, "reserved", until=B + H) == 50 * M
+    assert world.types(young) == ["created", "active", "ended"]
+
+
 class TestAmend:
     def test_never_counts_old_and_new_both(self) -> None:
         world = World()

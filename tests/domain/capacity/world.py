@@ -108,9 +108,10 @@ class World:
     def delete(self, instance: Instance) -> Any:
         return self._decide(decide_delete, DeleteInstance(instance_id=instance.instance_id))
 
-    def close(self, tenant: str) -> Any:
+    def close(self, tenant: str, *, deleted_at: int | None = None) -> Any:
         advance(self.state, self.now)
-        return self._kept(decide_close_tenant(self.state, CloseTenant(tenant_id=tenant), now=self.now))
+        command = CloseTenant(tenant_id=tenant, deleted_at=self.now if deleted_at is None else deleted_at)
+        return self._kept(decide_close_tenant(self.state, command, now=self.now))
 
     def report(self, total: int, *, in_use: int | None = None, ready: bool = True) -> Any:
         advance(self.state, self.now)
