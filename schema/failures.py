@@ -13,6 +13,7 @@ from typing import Any, Final
 import strawberry
 from graphql import GraphQLError, GraphQLSyntaxError
 from strawberry.extensions import MaskErrors
+from strawberry.schema.exceptions import InvalidOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.graphql import OperationType
 
@@ -59,6 +60,9 @@ def described(error: GraphQLError, *, request_id: str | None) -> GraphQLError:
             return _coded(error, "OVERLOADED", str(overloaded), retryAfter=overloaded.retry_after_s)
         case Unavailable() as unavailable:
             return _coded(error, "UNAVAILABLE", str(unavailable))
+        case InvalidOperationTypeError() as wrong:  # in a stream of events; elsewhere it is an answer of its own
+            kind = wrong.operation_type.value
+            return _coded(error, "BAD_REQUEST", f"a {kind} is not allowed with this method and media type")
         case Stopped():
             return _coded(error, "UNAVAILABLE", "the server is closing; ask again with the same idempotency key")
     if code := _code_of_request_error(error):

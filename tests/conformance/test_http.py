@@ -171,6 +171,16 @@ async def test_an_event_source_asks_by_get(live: Live, http: httpx2.AsyncClient)
         assert await _next(lines) == "event: next"
 
 
+async def test_a_mutation_by_get_is_refused_in_an_event_stream_too(live: Live, http: httpx2.AsyncClient) -> None:
+    document = 'mutation { createPool(input: {poolId: "by-get", name: "x"}) { __typename } }'
+    response = await http.get(
+        live.url, params={"query": document}, headers={**live.headers, "accept": "text/event-stream"}
+    )
+
+    assert "BAD_REQUEST" in response.text
+    assert "INTERNAL" not in response.text
+
+
 async def test_a_revoked_key_ends_its_event_stream_with_a_code(live: Live, http: httpx2.AsyncClient) -> None:
     world = live.world
     headers = {"x-api-key": world.secrets["a"], "accept": "text/event-stream"}
