@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import asyncpg
 import msgspec
@@ -182,7 +182,3 @@ async def read_clock(connection: AnyConnection) -> int:
 def affected(status: str) -> int:
     """How many rows a command touched, from its status line such as `UPDATE 3`."""
     return int(status.rpartition(" ")[2])
-
-
-def as_mapping(row: Row) -> dict[str, Any]:
-    return dict(row.items())
