@@ -6,6 +6,7 @@ facts are epoch ms and ratios are millionths; how they look on a wire, and the i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -55,6 +56,18 @@ class EventType(StrEnum):
     @property
     def category(self) -> str:
         return self.value.partition(".")[0]
+
+
+_CHAINED: Final = frozenset(
+    {
+        EventType.BUDGET_THRESHOLD_CROSSED,
+        EventType.BUDGET_EXHAUSTED,
+        EventType.BUDGET_OVER_LIMIT_ENTERED,
+        EventType.BUDGET_OVER_LIMIT_EXITED,
+        EventType.BUDGET_DEBT_INCURRED,
+        EventType.RESERVATION_DENIED,
+    }
+)
 
 
 class Facts:
@@ -204,19 +217,26 @@ class BudgetEvent:
     origin: Origin | None = None
     correlation_id: str | None = None
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self, tenant_id: str) -> dict[str, Any]:
         """What is published with it, beside type and instants: the envelope of section 8.1, and the facts as `data`."""
         origin = self.origin
         envelope: dict[str, Any] = {
             "category": self.type.category,
             "source": BY_ITSELF if origin is None else BY_REQUEST,
             "scope": self.scope,
-            "correlation_id": self.correlation_id,
+            "correlation_id": self.correlation_id or self._chain(tenant_id),
             "actor": None if origin is None else origin.actor(),
             "trace_flags": None if origin is None else origin.trace_flags,
         }
         present = {name: value for name, value in envelope.items() if value is not None}
         return present | {"data": self.facts.data()}
+
+    def _chain(self, tenant_id: str) -> str | None:
+        """The same for everything that tells of one ledger's running out: its thresholds, its debt and the denials."""
+        if self.type not in _CHAINED:
+            return None
+        name = f"{tenant_id}\n{self.scope}\n{getattr(self.facts, 'unit', '')}"
+        return f"budget_chain:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,32 @@ class AuditQuery:
     descending: bool = True
 
 
+class EventSort(StrEnum):
+    TIMESTAMP = "timestamp"
+    EVENT_TYPE = "event_type"
+    CATEGORY = "category"
+    SCOPE = "scope"
+    """Events without one come first."""
+    TENANT_ID = "tenant_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """`scope`: how the scope path begins. `search` looks at the correlation id and the scope."""
+
+    tenant_id: str | None = None
+    event_type: str | None = None
+    category: str | None = None
+    scope: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = None
+    request_id: str | None = None
+    occurred: Window = OPEN
+    search: str | None = None
+    sort_by: EventSort = EventSort.TIMESTAMP
+    descending: bool = True
+
+
 class Place(NamedTuple):
     """Where an item stands in its list: its sort value, and its id among equals."""
 

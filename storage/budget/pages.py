@@ -24,7 +24,7 @@ from storage.budget.rows import budget_of, policy_of, reservation_of
 from storage.database import AnyConnection, Row
 
 
-def _confined(scope: str, argument: str) -> str:
+def confined(scope: str, argument: str) -> str:
     """Whether a scope filter, if there is one, covers a path (section 7): any of its entries names a segment."""
     return f"""({argument}::text[] is null or exists (
         select 1 from unnest(string_to_array({scope}, '/')) s
@@ -46,7 +46,7 @@ where tenant_id = $1
     and ($9::bigint is null or finalized_at >= $9) and ($10::bigint is null or finalized_at <= $10)
     and ($11::text is null or reservation_id = $11)
     and ($12::text is null or idempotency_key = $12)
-    and {_confined("scope_path", "$13")}
+    and {confined("scope_path", "$13")}
 """,
     arguments=13,
     columns={
@@ -136,7 +136,7 @@ where ($1::text is null or tenant_id = $1)
     and ($6::boolean is null or (debt > 0) = $6)
     and ($7::bigint is null or {_UTILIZATION} >= $7) and ($8::bigint is null or {_UTILIZATION} <= $8)
     and ($9::text is null or scope_path ilike $9 or tenant_id ilike $9)
-    and {_confined("scope_path", "$10")}
+    and {confined("scope_path", "$10")}
 """,
     arguments=10,
     columns={
@@ -190,7 +190,7 @@ select * from budget
 where tenant_id = $1 and string_to_array(scope_path, '/') @> $2 and ($3::text is null or scope_path = $3)
     and {confined} and (scope_path, unit) > ($5::text collate "C", $6::text collate "C")
 order by scope_path, unit limit $7
-""".format(confined=_confined("scope_path", "$4"))
+""".format(confined=confined("scope_path", "$4"))
 
 
 async def page_balances(

@@ -49,6 +49,7 @@ from storage.budget.pages import (
 from storage.database import PooledConnection
 from storage.identity import get_tenant
 from workers.budget import rights
+from workers.budget.event_log import EventLogReads
 from workers.budget.listing import (
     TEXT,
     Listing,
@@ -87,7 +88,7 @@ __all__ = [
 ]
 
 
-class BudgetReads(OperatorReads):
+class BudgetReads(EventLogReads, OperatorReads):
     """One object a node."""
 
     # -- reservations ----------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class BudgetTurn:
         events = []
         for event in changes.events:
             books.outbox_seq += 1
-            events.append(NumberedEvent(books.outbox_seq, self._ids.new("evt"), event, event.payload()))
+            events.append(NumberedEvent(books.outbox_seq, self._ids.new("evt"), event, event.payload(tenant.tenant_id)))
         head = Head(
             tenant=tenant,
             outbox_seq=books.outbox_seq,

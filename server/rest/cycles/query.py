@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
+from domain.instants import read_instant
 from domain.outcomes import InvalidInput
 from domain.shapes import Shape
-from server.rest.cycles.instants import read_instant
 
 Word = TypeVar("Word", bound=Enum)
 

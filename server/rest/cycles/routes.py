@@ -1,6 +1,6 @@
 """The paths of this wire: which operation, whose key it takes, and what that key must be allowed (1, 7, 11).
 
-What is served is exactly what stands here. Webhooks and the event stream are not, yet: their paths are unknown.
+What is served is exactly what stands here. Webhooks are not, yet: their paths are unknown.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ from starlette.routing import BaseRoute, Route
 from domain.authority import RESERVATIONS, Permission
 from domain.budget import commands
 from server.rest.cycles import health, listings, runtime
-from server.rest.cycles.admin import audit, budgets, introspection, key_lists, keys, overview, policies, tenants
+from server.rest.cycles.admin import (
+    audit,
+    budgets,
+    event_log,
+    introspection,
+    key_lists,
+    keys,
+    overview,
+    policies,
+    tenants,
+)
 from server.rest.cycles.admin.validation import validate
 from server.rest.cycles.balances import get_balances
 from server.rest.cycles.exchange import Access, Handle, Operation, Resource
 from server.rest.cycles.failures import Plane
 from workers.budget import rights
+from workers.budget.event_log import READ_EVENTS
 from workers.budget.rights import RIGHTS, Right
 
 
@@ -58,7 +69,10 @@ RESOURCES: Final = {
         "POST": _runtime(runtime.release, RIGHTS[commands.Release], access=Access.EITHER)
     },
     "/v1/reservations/{reservation_id}/extend": {"POST": _runtime(runtime.extend, RIGHTS[commands.Extend])},
-    "/v1/events": {"POST": _runtime(runtime.create_event, RIGHTS[commands.Debit])},
+    "/v1/events": {
+        "POST": _runtime(runtime.create_event, RIGHTS[commands.Debit]),
+        "GET": _admin(event_log.list_own, READ_EVENTS, access=Access.TENANT),
+    },
     "/v1/balances": {"GET": _runtime(get_balances, rights.READ_BALANCES, has_body=False)},
     "/v1/auth/introspect": {"GET": _admin(introspection.introspect, None, access=Access.EITHER)},
     "/v1/auth/validate": {"POST": _admin(validate, KEYS_READ, has_body=True)},
@@ -97,6 +111,8 @@ RESOURCES: Final = {
         "PATCH": _admin(policies.update, RIGHTS[commands.UpdatePolicy], access=Access.EITHER, has_body=True)
     },
     "/v1/admin/audit/logs": {"GET": _admin(audit.list_, rights.READ_AUDIT)},
+    "/v1/admin/events": {"GET": _admin(event_log.list_all, READ_EVENTS)},
+    "/v1/admin/events/{event_id}": {"GET": _admin(event_log.get, READ_EVENTS)},
     "/v1/admin/overview": {"GET": _admin(overview.get, rights.READ_OVERVIEW)},
     "/actuator/health": {"GET": _admin(health.healthy, None, access=Access.NOBODY)},
     "/actuator/health/liveness": {"GET": _admin(health.healthy, None, access=Access.NOBODY)},

@@ -19,7 +19,7 @@ import jsonschema
 import yaml
 
 from domain.amounts import INT64_MAX, INT64_MIN
-from server.rest.cycles.instants import read_instant
+from domain.instants import read_instant
 
 VARIABLE = "EARMARK_TEST_CYCLES_SPEC"
 RUNTIME = "cycles-protocol-v0.yaml"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from domain.instants import show_instant
 from server.rest.cycles.admin.introspection import CAPABILITIES, OPERATORS_ONLY, WORDS, capabilities_of
-from server.rest.cycles.instants import show_instant
 from tests.edges.cycles.contract import documents
 from tests.edges.cycles.world import ACME, ADMIN, OTHER, ROOT_KEY, TENANT, B, World, ok, refused
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.rest.cycles.instants import show_instant
+from domain.instants import show_instant
 from tests.edges.cycles.world import ACME, ADMIN, BOT, OTHER, TENANT, B, World, ok, refused
 
 INVALID = (400, "INVALID_REQUEST")

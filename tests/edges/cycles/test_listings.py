@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.amounts import INT64_MAX
-from server.rest.cycles.instants import show_instant
+from domain.instants import show_instant
 from tests.edges.cycles.world import ACME, BOT, OTHER, TENANT, USD, B, World, ok, refused, tokens, usd
 
 INVALID = (400, "INVALID_REQUEST")

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from domain.amounts import Unit
+from domain.instants import read_instant, show_instant
 from domain.outcomes import InvalidInput
 from domain.shapes import Shape
 from server.rest.cycles.correlation import correlate
-from server.rest.cycles.instants import read_instant, show_instant
 from server.rest.cycles.query import Query
 
 AT = 1_800_000_000_123

@@ -59,7 +59,7 @@ class Beside:
         if self.chance.random() < 0.1 and (actor := node.budget_asker._directory.find(ACME)) is not None:
             actor.state = None
         assert comparable(await node.budget_asker.ask(command)) == comparable(expected), command
-        self.told += [(event.type.value, plain(event.payload())) for event in changes.events]
+        self.told += [(event.type.value, plain(event.payload(ACME))) for event in changes.events]
 
     async def compare(self) -> None:
         """Every row, and every event in its place."""

@@ -323,11 +323,14 @@ async def test_events_tell_transitions_once_with_who_caused_them(world: BudgetWo
         *["budget.threshold_crossed"] * 3,
         "budget.exhausted",
     ]
-    denied = events[1]
+    denied, *running_out = events[1:]
+    chain = denied.payload["correlation_id"]
+    assert {event.payload["correlation_id"] for event in running_out} == {chain}
     assert denied.payload == {
         "category": "reservation",
         "source": "request",
         "scope": PARENT,
+        "correlation_id": chain,
         "actor": {"type": "api_key", "key_id": "key_acme"},
         "data": {
             "scope": PARENT,

@@ -6,12 +6,12 @@ from enum import Enum
 from typing import Final
 
 from domain.budget.events import EventType
+from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.admin.reading import list_of, search_of
 from server.rest.cycles.answers import Document, show_amount
 from server.rest.cycles.exchange import Answer, Exchange, Reply
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.listings import page
 from server.rest.cycles.query import Query
 from workers.budget.reads import AuditQuery, AuditSort, SeenAuditEntry, Window

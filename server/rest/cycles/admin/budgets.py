@@ -10,6 +10,7 @@ from domain.budget.answers import FundAnswer
 from domain.budget.records import Budget, BudgetStatus, FundingOperation, RolloverPolicy
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.values import OveragePolicy
+from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.admin.reading import (
@@ -24,7 +25,6 @@ from server.rest.cycles.admin.reading import (
 )
 from server.rest.cycles.answers import Document, show_amount
 from server.rest.cycles.exchange import Answer, Exchange, Reply
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.listings import empty, is_unknown_tenant, page
 from server.rest.cycles.query import Query
 from server.rest.cycles.requests import AmountBody, Closed

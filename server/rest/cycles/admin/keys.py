@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from domain.authority import BUDGET_DEFAULT
+from domain.instants import show_instant
 from domain.outcomes import Accepted, InvalidInput, InvalidState, NotFound, Refusal
 from domain.shapes import Shape
 from domain.tenancy import ApiKey
@@ -16,7 +17,6 @@ from server.rest.cycles.admin.reading import instant_in_body, unknown_tenant
 from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.failures import ErrorCode, Failure
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.requests import Closed
 
 EXPIRES_AFTER_MS: Final = 90 * DAY_MS

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from domain.budget.envelopes import envelope
 from domain.budget.records import Budget
+from domain.instants import show_instant
 from domain.outcomes import Refusal
 from domain.terms import SECOND_MS
 from server.rest.cycles.answers import Document
-from server.rest.cycles.events import show_event
 from server.rest.cycles.exchange import Answer, Exchange, Reply
-from server.rest.cycles.instants import show_instant
 from workers.budget.operator_reads import OVERVIEW_MS
 from workers.budget.reads import Overview
 
@@ -42,8 +42,8 @@ def show_overview(seen: Overview) -> Document:
         "webhook_counts": {"total": 0, "active": 0, "disabled": 0, "with_failures": 0},
         "failing_webhooks": [],
         "event_counts": {"total_recent": sum(by_category.values()), "by_category": by_category},
-        "recent_denials": [show_event(event) for event in seen.denials],
-        "recent_expiries": [show_event(event) for event in seen.expiries],
+        "recent_denials": [envelope(event) for event in seen.denials],
+        "recent_expiries": [envelope(event) for event in seen.expiries],
     }
 
 

@@ -8,6 +8,7 @@ from domain.budget.queries import LIMIT_MAX
 from domain.budget.records import Policy, PolicyStatus, RateLimits, TtlOverride
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.values import Caps, OveragePolicy
+from domain.instants import show_instant
 from domain.outcomes import NotFound, Refusal
 from server.rest.cycles.admin.reading import (
     instant_in_body,
@@ -18,7 +19,6 @@ from server.rest.cycles.admin.reading import (
 )
 from server.rest.cycles.answers import Document, show_caps
 from server.rest.cycles.exchange import Answer, Exchange, RefusedError, Reply
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.listings import empty, is_unknown_tenant, page
 from server.rest.cycles.requests import Closed
 from workers.budget.reads import PolicyQuery

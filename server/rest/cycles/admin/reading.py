@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from domain.amounts import Unit
+from domain.instants import read_instant
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.exchange import Exchange
 from server.rest.cycles.failures import TENANT_FIELDS, ErrorCode, Failure
-from server.rest.cycles.instants import read_instant
 from server.rest.cycles.listings import page_of
 from server.rest.cycles.query import Query
 

@@ -9,12 +9,12 @@ import msgspec
 from domain.budget.records import ExpiryPolicy, Tenant, TenantStatus
 from domain.budget.tenancy import MalformedTenantError
 from domain.budget.values import OveragePolicy
+from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.admin.reading import list_of, search_of
 from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.listings import page
 from server.rest.cycles.requests import Closed
 from workers.budget.reads import SeenTenant, TenantQuery, TenantSort

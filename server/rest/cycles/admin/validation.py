@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from domain.budget.records import TenantStatus
 from domain.credentials import Credential, present
+from domain.instants import show_instant
 from domain.outcomes import Refusal
 from server.rest.cycles.admin.introspection import known_words
 from server.rest.cycles.admin.keys import NEVER
 from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
-from server.rest.cycles.instants import show_instant
 from server.rest.cycles.requests import Closed
 from storage.identity import get_credential
 

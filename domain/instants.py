@@ -1,4 +1,4 @@
-"""Instants as this wire writes them: RFC 3339 in UTC with milliseconds on the way out, with any offset on the way in."""
+"""Instants as the published wire writes them: RFC 3339 in UTC with milliseconds out, with any offset in."""
 
 from __future__ import annotations
 
