@@ -6,7 +6,7 @@ Rows are as the last turn left them; `next_boundary_at` tells the caller when a 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -51,10 +51,13 @@ class UsedTime:
     next_boundary_at: int | None
 
 
+# Instants come as text: each new connection would first have to look up what an array of bigint is, in two statements.
 _USED: Final = """
 select w.grant_id, r.next_boundary_at,
-    coalesce(sum(greatest(0, least(coalesce(s.to_at, $4), $4) - s.from_at)), 0)::bigint as used_ms
-from unnest($2::text[], $3::text[]) w (key, grant_id)
+    coalesce(sum(greatest(0, least(coalesce(s.to_at, w.until), w.until) - s.from_at)), 0)::bigint as used_ms
+from (
+    select key, grant_id, until::bigint as until from unnest($2::text[], $3::text[], $4::text[]) w (key, grant_id, until)
+) w
     join capacity_reservation r on r.key = w.key and r.key = any ($1)
     left join capacity_segment s on s.key = r.key and s.key = any ($1) and s.grant_id = w.grant_id
         and (s.to_at is not null or not $5)
@@ -63,19 +66,19 @@ group by w.key, w.grant_id, r.next_boundary_at
 
 
 async def read_used_ms(
-    connection: AnyConnection, grants: Sequence[GrantPlace], *, until: int, only_closed: bool = False
+    connection: AnyConnection, grants: Sequence[GrantPlace], *, until: Sequence[int], only_closed: bool = False
 ) -> dict[str, UsedTime]:
-    """Running time inside each grant up to an instant, in instance-milliseconds, by grant id (R43).
+    """Running time inside each grant up to an instant of its own, in instance-milliseconds, by grant id (R43).
 
     `only_closed` leaves out the stretches that are still running.
     """
-    rows = await connection.fetch(_USED, *_columns(grants), until, only_closed)
+    rows = await connection.fetch(_USED, *_columns(grants), [str(instant) for instant in until], only_closed)
     return {row["grant_id"]: UsedTime(row["used_ms"], row["next_boundary_at"]) for row in rows}
 
 
 _MEMBERS: Final = """
 select * from (
-    select i.*, r.flavor, r.next_boundary_at,
+    select i.*, r.flavor, r.next_boundary_at, r.clock_at,
         s.number as segment_number, s.from_at as segment_from_at, s.mode as segment_mode,
         row_number() over (
             partition by i.key, i.grant_id order by i.created_at desc, i.instance_id collate "C" desc
@@ -101,12 +104,15 @@ async def read_members(
     return members
 
 
-_NEXT: Final = "select key from capacity_reservation where key = any ($1) and next_boundary_at <= $2"
+_NEXT: Final = "select key, next_boundary_at from capacity_reservation where key = any ($1) and next_boundary_at <= $2"
 
 
-async def read_due_keys(connection: AnyConnection, keys: Iterable[str], *, at: int) -> set[str]:
-    """The reservations among these that have a boundary to apply at `at`."""
-    return {row["key"] for row in await connection.fetch(_NEXT, sorted(set(keys)), at)}
+async def read_due_keys(connection: AnyConnection, instants: Mapping[str, int]) -> set[str]:
+    """The reservations among these that have a boundary to apply at their instant."""
+    if not instants:
+        return set()
+    rows = await connection.fetch(_NEXT, sorted(instants), max(instants.values()))
+    return {row["key"] for row in rows if row["next_boundary_at"] <= instants[row["key"]]}
 
 
 # -- reservations ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from domain.capacity.state import Grant, Instance, ReservationStatus
-from storage.capacity.rows import grant_of, instance_of, segment_of
+from domain.capacity.state import Instance, ReservationStatus
+from storage.capacity.rows import PlacedGrant, instance_of, placed_grant_of, segment_of
 from storage.database import AnyConnection
 
 _KEY: Final = "select key from capacity_locator where id = $1"
@@ -19,14 +19,16 @@ async def get_key(connection: AnyConnection, thing_id: str) -> str | None:
     return key
 
 
-_GRANT: Final = "select * from capacity_grant where key = $1 and grant_id = $2"
+_GRANT: Final = """
+select g.*, r.clock_at from capacity_grant g join capacity_reservation r on r.key = g.key
+where g.key = $1 and r.key = $1 and g.grant_id = $2
+"""
 
 
-async def get_grant(connection: AnyConnection, grant_id: str) -> tuple[str, Grant] | None:
-    """(key, grant)."""
+async def get_grant(connection: AnyConnection, grant_id: str) -> PlacedGrant | None:
     key = await get_key(connection, grant_id)
     row = await connection.fetchrow(_GRANT, key, grant_id) if key else None
-    return (row["key"], grant_of(row)) if row else None
+    return placed_grant_of(row) if row else None
 
 
 _INSTANCE: Final = """

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from domain.capacity.state import (
-    Grant,
     GrantState,
     Instance,
     Mode,
@@ -20,7 +19,7 @@ from domain.capacity.state import (
     RunState,
     Segment,
 )
-from storage.capacity.rows import grant_of, instance_of, reservation_of
+from storage.capacity.rows import PlacedGrant, instance_of, placed_grant_of, reservation_of
 from storage.database import AnyConnection, Row
 from storage.paging import Page, Position, fetch_page, newest_first
 
@@ -64,59 +63,97 @@ class PlacedInstance:
     instance: Instance
     flavor: str
     next_boundary_at: int | None
+    clock_at: int
 
 
 # -- grants ------------------------------------------------------------------------------------------------------------
 
-# R15, with `at` as the argument. `not ended_applied` follows from the instants and lets the index of open grants serve.
+# R15, with `at` as the argument. What is applied has passed, whatever `at` is: a boundary is applied exactly when the
+# floor of its reservation's clock has reached it (R3), so the floor itself need not be looked up for each row, and the
+# index of open grants serves.
 _STATES: Final[Mapping[GrantState, str]] = {
-    GrantState.SCHEDULED: "cancelled_at is null and not ended_applied and starts_at > {at} and ends_at > {at}",
-    GrantState.ACTIVE: "cancelled_at is null and not ended_applied and starts_at <= {at} and ends_at > {at}",
-    GrantState.ENDED: "cancelled_at is null and ends_at <= {at}",
+    GrantState.SCHEDULED: (
+        "cancelled_at is null and not ended_applied and not started_applied and starts_at > {at} and ends_at > {at}"
+    ),
+    GrantState.ACTIVE: (
+        "cancelled_at is null and not ended_applied and (started_applied or starts_at <= {at}) and ends_at > {at}"
+    ),
+    GrantState.ENDED: "cancelled_at is null and (ended_applied or ends_at <= {at})",
     GrantState.CANCELLED: "cancelled_at is not null",
 }
+_AT: Final = """
+greatest({now}, (
+    select a.at from unnest({keys}::text[], {instants}::bigint[]) a (key, at) where a.key = capacity_grant.key
+))
+"""
+"""`at` where some reservations are shown at a later instant than now."""
+
+
+_WITH_FLOOR: Final = """
+select g.*, r.clock_at from ({page}) g join capacity_reservation r on r.key = g.key
+order by g.created_at desc, g.grant_id collate "C" desc
+"""
 
 
 async def page_grants(
-    connection: AnyConnection, chosen: GrantFilter, *, at: int, first: int, after: Position | None
-) -> Page[tuple[str, Grant]]:
-    """(key, grant) of each."""
-    where = _grants_where(chosen, at)
+    connection: AnyConnection,
+    chosen: GrantFilter,
+    *,
+    at: int,
+    ahead: Mapping[str, int] | None = None,
+    first: int,
+    after: Position | None,
+) -> Page[PlacedGrant]:
+    """As of `at`, or the floor of the reservation where that is later. `ahead`: keys of reservations that are to be shown
+    at a later instant still, with that instant."""
+    where = _grants_where(chosen, at, ahead or {})
+    page = newest_first(f"from capacity_grant where {where.text(first_argument=4)}", "grant_id")
     return await fetch_page(
         connection,
-        newest_first(f"from capacity_grant where {where.text(first_argument=4)}", "grant_id"),
+        _WITH_FLOOR.format(page=page),
         *where.arguments,
         id_column="grant_id",
-        convert=lambda row: (row["key"], grant_of(row)),
+        convert=placed_grant_of,
         first=first,
         after=after,
     )
 
 
-async def count_grants(connection: AnyConnection, chosen: GrantFilter, *, at: int) -> int:
-    return await _count(connection, "capacity_grant", _grants_where(chosen, at))
+async def count_grants(
+    connection: AnyConnection, chosen: GrantFilter, *, at: int, ahead: Mapping[str, int] | None = None
+) -> int:
+    return await _count(connection, "capacity_grant", _grants_where(chosen, at, ahead or {}))
 
 
-def _grants_where(chosen: GrantFilter, at: int) -> _Where:
+def _grants_where(chosen: GrantFilter, at: int, ahead: Mapping[str, int]) -> _Where:
     where = _Where()
     where.equal("tenant_id", chosen.tenant_id)
     where.equal("key", chosen.key)
     where.equal("pool_id", chosen.pool_id)
     where.equal("project_id", chosen.project_id)
     if chosen.state is not None:
-        condition = _STATES[chosen.state]
-        where.add(condition, **({"at": at} if "{at}" in condition else {}))
+        _add_state(where, chosen.state, at, ahead)
     if chosen.overlaps is not None:
         since, until = chosen.overlaps
         where.add("starts_at < {until} and ends_at > {since}", since=since, until=until)
     return where
 
 
+def _add_state(where: _Where, state: GrantState, at: int, ahead: Mapping[str, int]) -> None:
+    condition = _STATES[state]
+    if "{at}" not in condition:
+        where.add(condition)
+    elif ahead:
+        where.add(condition.replace("{at}", _AT), now=at, keys=list(ahead), instants=list(ahead.values()))
+    else:
+        where.add(condition, at=at)
+
+
 # -- instances ---------------------------------------------------------------------------------------------------------
 
 _INSTANCES: Final = """
 (
-    select i.*, r.key as head_key, r.flavor, r.next_boundary_at,
+    select i.*, r.key as head_key, r.flavor, r.next_boundary_at, r.clock_at,
         s.number as segment_number, s.from_at as segment_from_at, s.mode as segment_mode
     from capacity_instance i
         join capacity_reservation r on r.key = i.key
@@ -155,7 +192,13 @@ async def find_instance(connection: AnyConnection, key: str, instance_id: str) -
 
 
 def placed_instance_of(row: Row) -> PlacedInstance:
-    return PlacedInstance(row["key"], instance_of(row, _open_segment(row)), row["flavor"], row["next_boundary_at"])
+    return PlacedInstance(
+        key=row["key"],
+        instance=instance_of(row, _open_segment(row)),
+        flavor=row["flavor"],
+        next_boundary_at=row["next_boundary_at"],
+        clock_at=row["clock_at"],
+    )
 
 
 def _open_segment(row: Row) -> Segment | None:

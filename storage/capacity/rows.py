@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from domain.capacity.state import (
@@ -86,6 +87,19 @@ def grant_of(row: Row) -> Grant:
         commitments=tuple((from_at, slots) for from_at, slots in pieces),
         version=row["version"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGrant:
+    """A grant with its reservation's key, and the floor of the instants that it may be shown at (R3)."""
+
+    key: str
+    grant: Grant
+    clock_at: int
+
+
+def placed_grant_of(row: Row) -> PlacedGrant:
+    return PlacedGrant(row["key"], grant_of(row), row["clock_at"])
 
 
 def grant_row(key: str, grant: Grant) -> dict[str, Any]:

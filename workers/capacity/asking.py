@@ -13,6 +13,7 @@ from domain.shapes import check_optional_text
 from storage.database import AnyConnection, Database, read_clock
 from workers import measures
 from workers.actor import Directory, Overloaded
+from workers.capacity.instants import Instants, ShownAhead
 from workers.capacity.turn import Reply
 from workers.clock import Clock
 from workers.ids import IdSource
@@ -31,6 +32,7 @@ class CapacityAsker:
         self.ids = ids
         self.clock = clock
         self._directory = directory
+        self._shown = ShownAhead()
 
     async def ask(self, key: str, command: CapacityCommand, provenance: Provenance = NOBODY) -> Reply:
         """Decide one command. Raises `Overloaded`, `Stopped`, `storage.database.Unavailable`."""
@@ -42,8 +44,12 @@ class CapacityAsker:
         return reply
 
     async def now(self, connection: AnyConnection) -> int:
-        """The instant of a read."""
+        """What the clock says. What a reservation is shown at can be later: see `instants`."""
         return self.clock.instant(await read_clock(connection))
+
+    async def instants(self, connection: AnyConnection) -> Instants:
+        """The instants of a read."""
+        return self._shown.instants(await self.now(connection))
 
     def provenance(
         self,

@@ -3,11 +3,14 @@
 Nothing is written on a read (D49): where rows are stale, the books are read and moved on in memory, by the function
 that a turn uses. That is rare, for turns and the boundary timer apply what is due within moments. Callers read in one
 snapshot, so that books and rows are of one moment.
+
+Each reservation is shown at an instant of its own, which never goes behind what was decided or shown before (R3): of
+`Instants`, or of the views that are asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from domain.capacity.boundaries import advance
 from domain.capacity.counts import GrantActivity, SlotCounts, counted_view, grant_activity, shortfall_of
@@ -25,22 +28,34 @@ from storage.capacity.activity import (
 )
 from storage.capacity.books import read_heads, read_states
 from storage.capacity.pages import PlacedInstance
+from storage.capacity.rows import PlacedGrant
 from storage.database import AnyConnection
 from storage.paging import Page, Position
+from workers.capacity.instants import Instants
 
 
-async def current_states(connection: AnyConnection, keys: Iterable[str], *, at: int) -> dict[str, CapacityState]:
-    """The books as they stand at `at`. They are thrown away afterwards."""
-    states = await read_states(connection, await read_heads(connection, keys))
-    for state in states.values():
-        advance(state, at)
+async def current_states(connection: AnyConnection, instants: Mapping[str, int]) -> dict[str, CapacityState]:
+    """The books of these reservations as they stand at the instant of each. They are thrown away afterwards."""
+    if not instants:
+        return {}
+    states = await read_states(connection, await read_heads(connection, instants))
+    for key, state in states.items():
+        advance(state, instants[key])
     return states
 
 
-async def due_states(connection: AnyConnection, keys: Iterable[str], *, at: int) -> dict[str, CapacityState]:
-    """The same for those of the keys whose rows are stale; none as a rule."""
-    due = await read_due_keys(connection, keys, at=at)
-    return await current_states(connection, due, at=at) if due else {}
+async def due_states(connection: AnyConnection, instants: Mapping[str, int]) -> dict[str, CapacityState]:
+    """The same for those whose rows are stale at their instant; none as a rule."""
+    due = await read_due_keys(connection, instants)
+    return await current_states(connection, {key: instants[key] for key in due})
+
+
+async def noted_states(connection: AnyConnection, due: Iterable[str], instants: Instants) -> dict[str, CapacityState]:
+    """The books of reservations whose rows are stale, as they are going to be shown now."""
+    keys = set(due)
+    for key in keys:
+        instants.note(key)
+    return await current_states(connection, {key: instants.of(key) for key in keys})
 
 
 def is_due(next_boundary_at: int | None, *, at: int) -> bool:
@@ -50,13 +65,27 @@ def is_due(next_boundary_at: int | None, *, at: int) -> bool:
 # -- grants ------------------------------------------------------------------------------------------------------------
 
 
-async def current_activity(
-    connection: AnyConnection, views: Sequence[GrantView], *, at: int
-) -> dict[str, GrantActivity]:
+def grant_view(placed: PlacedGrant, instants: Instants) -> GrantView:
+    """The grant as it is to be shown now."""
+    view = GrantView(placed.key, placed.grant, instants.of(placed.key, placed.clock_at))
+    if is_unapplied(view):
+        instants.note(placed.key)
+    return view
+
+
+def is_unapplied(view: GrantView) -> bool:
+    """Whether it is shown in a state that no turn has put down yet."""
+    grant = view.grant
+    begins = not grant.started_applied and grant.starts_at <= view.at
+    ends = not grant.ended_applied and grant.ends_at <= view.at
+    return grant.cancelled_at is None and (begins or ends)
+
+
+async def current_activity(connection: AnyConnection, views: Sequence[GrantView]) -> dict[str, GrantActivity]:
     """Held and running slots of each grant, by grant id; a grant that is no longer there is left out."""
     rows = await read_grant_rows(connection, _places(views))
-    due = {view.key for view in views if _is_stale(rows.get(view.grant.grant_id), at)}
-    states = await current_states(connection, due, at=at) if due else {}
+    stale = [view for view in views if _is_stale(rows.get(view.grant.grant_id), view)]
+    states = await current_states(connection, _instants_of(stale))
     activity = {}
     for view in views:
         grant_id, state = view.grant.grant_id, states.get(view.key)
@@ -66,36 +95,37 @@ async def current_activity(
             held, running = rows[grant_id].held, rows[grant_id].running
         else:
             continue
-        activity[grant_id] = grant_activity(view.grant, held=held, running=running, at=at)
+        activity[grant_id] = grant_activity(view.grant, held=held, running=running, at=view.at)
     return activity
 
 
-async def current_used_ms(connection: AnyConnection, views: Sequence[GrantView], *, at: int) -> dict[str, int]:
-    """Running time inside each grant up to `at`, in instance-milliseconds, by grant id (R43)."""
-    rows = await read_used_ms(connection, _places(views), until=at)
+async def current_used_ms(connection: AnyConnection, views: Sequence[GrantView]) -> dict[str, int]:
+    """Running time inside each grant up to the instant it is shown at, in instance-milliseconds, by grant id (R43)."""
+    rows = await read_used_ms(connection, _places(views), until=[view.at for view in _latest(views)])
     used = {grant_id: row.used_ms for grant_id, row in rows.items()}
-    stale = [view for view in views if _is_stale(rows.get(view.grant.grant_id), at)]
+    stale = [view for view in _latest(views) if _is_stale(rows.get(view.grant.grant_id), view)]
     if stale:
-        closed = await read_used_ms(connection, _places(stale), until=at, only_closed=True)
-        states = await current_states(connection, {view.key for view in stale}, at=at)
+        until = [view.at for view in stale]
+        closed = await read_used_ms(connection, _places(stale), until=until, only_closed=True)
+        states = await current_states(connection, _instants_of(stale))
         for view in stale:
             grant_id = view.grant.grant_id
-            used[grant_id] = closed[grant_id].used_ms + _open_ms(states[view.key], grant_id, at=at)
+            used[grant_id] = closed[grant_id].used_ms + _open_ms(states[view.key], grant_id, at=view.at)
     return used
 
 
 async def current_members(
-    connection: AnyConnection, views: Sequence[GrantView], *, first: int, at: int
+    connection: AnyConnection, views: Sequence[GrantView], *, first: int
 ) -> dict[str, Page[InstanceView]]:
     """The first page of each grant's instances, by grant id; every grant asked about is there."""
     rows = await read_members(connection, _places(views), limit=first + 1)
-    states = await due_states(connection, (view.key for view in views), at=at)
+    states = await due_states(connection, _instants_of(views))
     pages = {}
     for view in views:
         placed = rows.get(view.grant.grant_id, [])
         if view.key in states:
             placed = members_of(states[view.key], view.grant.grant_id)
-        pages[view.grant.grant_id] = page_of(placed, first=first, at=at)
+        pages[view.grant.grant_id] = page_of(placed, first=first, at=view.at)
     return pages
 
 
@@ -103,17 +133,17 @@ async def current_members(
 
 
 async def current_instances(
-    connection: AnyConnection, placed: Sequence[PlacedInstance], *, at: int
+    connection: AnyConnection, placed: Sequence[PlacedInstance], instants: Instants
 ) -> list[InstanceView]:
-    """Each instance as it stands at `at`: a boundary can move it into a grant or out of one, and nothing else."""
-    due = {one.key for one in placed if is_due(one.next_boundary_at, at=at)}
-    states = await current_states(connection, due, at=at) if due else {}
+    """Each instance as it stands now: a boundary can move it into a grant or out of one, and nothing else."""
+    due = {one.key for one in placed if is_due(one.next_boundary_at, at=instants.of(one.key, one.clock_at))}
+    states = await noted_states(connection, due, instants)
     views = []
     for one in placed:
         instance = one.instance
         if one.key in states:
             instance = states[one.key].instances.get(instance.instance_id, instance)  # deleted ones are in no books
-        views.append(InstanceView(one.key, instance, one.flavor, at))
+        views.append(InstanceView(one.key, instance, one.flavor, instants.of(one.key, one.clock_at)))
     return views
 
 
@@ -121,7 +151,7 @@ def members_of(state: CapacityState, grant_id: str) -> list[PlacedInstance]:
     """A grant's instances, newest first."""
     members = sorted(state.members.get(grant_id, {}).values(), key=lambda instance: instance.age, reverse=True)
     head = state.reservation
-    return [PlacedInstance(head.key, instance, head.flavor, None) for instance in members]
+    return [PlacedInstance(head.key, instance, head.flavor, None, head.clock_at) for instance in members]
 
 
 def page_of(placed: Sequence[PlacedInstance], *, first: int, at: int) -> Page[InstanceView]:
@@ -142,14 +172,15 @@ def position_of(instance: Instance) -> Position:
 
 
 async def current_reservations(
-    connection: AnyConnection, keys: Iterable[str], *, at: int
+    connection: AnyConnection, keys: Iterable[str], instants: Instants
 ) -> dict[str, ReservationView]:
-    """Each reservation with its slots counted as of `at`, by key."""
+    """Each reservation with its slots counted as of now, by key."""
     rows = await read_reservation_rows(connection, keys)
-    due = [key for key, row in rows.items() if is_due(row.next_boundary_at, at=at)]
-    states = await current_states(connection, due, at=at) if due else {}
+    due = [key for key, row in rows.items() if is_due(row.next_boundary_at, at=instants.of(key, row.head.clock_at))]
+    states = await noted_states(connection, due, instants)
     views = {}
     for key, row in rows.items():
+        at = instants.of(key, row.head.clock_at)
         if key in states:
             counts = SlotCounts.of(states[key])
             missing = max(0, shortfall_peak(states[key], now=at) - row.head.total)
@@ -170,9 +201,26 @@ def _open_ms(state: CapacityState, grant_id: str, *, at: int) -> int:
 
 
 def _places(views: Sequence[GrantView]) -> list[tuple[str, str]]:
-    """Each grant once: a loader may be asked twice for the same."""
-    return list({view.grant.grant_id: (view.key, view.grant.grant_id) for view in views}.values())
+    return [(view.key, view.grant.grant_id) for view in _latest(views)]
 
 
-def _is_stale(row: GrantRows | UsedTime | None, at: int) -> bool:
-    return row is not None and is_due(row.next_boundary_at, at=at)
+def _latest(views: Sequence[GrantView]) -> list[GrantView]:
+    """Each grant once: a loader may be asked twice for the same, and what was seen last holds."""
+    latest: dict[str, GrantView] = {}
+    for view in views:
+        seen = latest.get(view.grant.grant_id)
+        if seen is None or view.at > seen.at:
+            latest[view.grant.grant_id] = view
+    return list(latest.values())
+
+
+def _instants_of(views: Iterable[GrantView]) -> dict[str, int]:
+    """By reservation; of several, the latest is good for all."""
+    instants: dict[str, int] = {}
+    for view in views:
+        instants[view.key] = max(view.at, instants.get(view.key, 0))
+    return instants
+
+
+def _is_stale(row: GrantRows | UsedTime | None, view: GrantView) -> bool:
+    return row is not None and is_due(row.next_boundary_at, at=view.at)

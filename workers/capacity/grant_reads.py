@@ -18,7 +18,7 @@ from storage.capacity.activity import read_deleted_projects
 from storage.capacity.lookups import get_grant
 from storage.capacity.pages import GrantFilter, count_grants, page_grants
 from storage.paging import Page, Position
-from workers.capacity.current import current_activity, current_members, current_used_ms
+from workers.capacity.current import current_activity, current_members, current_used_ms, grant_view
 from workers.capacity.reading import (
     Reading,
     check_flag,
@@ -57,9 +57,9 @@ class GrantReads(Reading):
             return denied
         async with self._snapshot() as snapshot:
             found = await get_grant(snapshot.connection, grant_id)
-        if found is None or not (caller.principal.is_root or found[1].tenant_id == tenant_id):
+        if found is None or not (caller.principal.is_root or found.grant.tenant_id == tenant_id):
             return _NO_GRANT
-        return GrantView(*found, snapshot.now)
+        return grant_view(found, snapshot.instants)
 
     async def grants(self, caller: Caller, **given: Any) -> Page[GrantView] | Refusal:
         """A page of grants, newest first: the tenant's own as grantee, ended and cancelled ones too (R61, F10).
@@ -87,7 +87,8 @@ class GrantReads(Reading):
         if isinstance(question, Refusal):
             return question
         async with self._snapshot() as snapshot:
-            return await count_grants(snapshot.connection, question.chosen, at=snapshot.now)
+            now, ahead = snapshot.instants.now, snapshot.instants.ahead
+            return await count_grants(snapshot.connection, question.chosen, at=now, ahead=ahead)
 
     # -- what hangs on many grants: views come from a read above, which has checked who may see them -----------------
 
@@ -96,14 +97,14 @@ class GrantReads(Reading):
         if not views:
             return {}
         async with self._moment() as connection:
-            return await current_activity(connection, views, at=_instant_of(views))
+            return await current_activity(connection, views)
 
     async def load_used_ms(self, views: Sequence[GrantView]) -> dict[str, int]:
         """Instance-milliseconds that ran inside each grant up to the views' instant, by grant id (R43)."""
         if not views:
             return {}
         async with self._moment() as connection:
-            return await current_used_ms(connection, views, at=_instant_of(views))
+            return await current_used_ms(connection, views)
 
     async def load_instances_of_grants(
         self, views: Sequence[GrantView], *, first: int
@@ -112,7 +113,7 @@ class GrantReads(Reading):
         if not views:
             return {}
         async with self._moment() as connection:
-            return await current_members(connection, views, first=min(first, PAGE_MAX), at=_instant_of(views))
+            return await current_members(connection, views, first=min(first, PAGE_MAX))
 
     async def load_orphaned(self, views: Sequence[GrantView]) -> frozenset[str]:
         """The grants among these that live on and serve nobody, because their project was deleted (D30)."""
@@ -125,11 +126,16 @@ class GrantReads(Reading):
 
     async def _page(self, question: _Question) -> Page[GrantView]:
         async with self._snapshot() as snapshot:
+            instants = snapshot.instants
             page = await page_grants(
-                snapshot.connection, question.chosen, at=snapshot.now, first=question.first, after=question.after
+                snapshot.connection,
+                question.chosen,
+                at=instants.now,
+                ahead=instants.ahead,
+                first=question.first,
+                after=question.after,
             )
-        views = tuple(GrantView(key, grant, snapshot.now) for key, grant in page.items)
-        return Page(views, page.positions, page.has_more)
+        return Page(tuple(grant_view(placed, instants) for placed in page.items), page.positions, page.has_more)
 
 
 def _question(
@@ -178,8 +184,3 @@ def _overlaps(since: Any, until: Any) -> tuple[int, int] | None:
     if since is None and until is None:
         return None
     return check_term(since, until, fields=("overlapsFrom", "overlapsTo"))
-
-
-def _instant_of(views: Sequence[GrantView]) -> int:
-    """Views of one page have one instant; of several, the latest is good for all."""
-    return max(view.at for view in views)

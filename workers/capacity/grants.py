@@ -25,6 +25,7 @@ from domain.shapes import Shape, check_integer, check_optional_integer, check_op
 from storage.capacity.books import Wanted, read_heads, read_states, read_surroundings
 from storage.capacity.lookups import get_grant, get_key
 from workers.capacity.asking import CapacityAsker
+from workers.capacity.current import grant_view
 from workers.capacity.turn import CREATE_GRANT, Reply
 from workers.request import Caller
 
@@ -149,7 +150,7 @@ class GrantDesk:
                 return NotFound(field="reservationId", message="no such reservation on this account")
             around = await read_surroundings(connection, _wanted(command, states[key].reservation.pool_id))
             now = await self._asker.now(connection)
-        return plan_grant(states[key], command, around=around, now=now)
+        return plan_grant(states[key], command, around=around, now=max(now, states[key].reservation.clock_at))
 
     def _creation(
         self,
@@ -197,8 +198,8 @@ class GrantDesk:
         """R5: a retry gets the grant as it is, perhaps ended, not as it was."""
         async with self._asker.database.acquire() as connection:
             found = await get_grant(connection, grant_id)
-            now = await self._asker.now(connection)
-        return Accepted(GrantView(*found, now)) if found else _NO_GRANT
+            instants = await self._asker.instants(connection)
+        return Accepted(grant_view(found, instants)) if found else _NO_GRANT
 
 
 def _content_of(command: CreateGrant) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from domain.capacity.views import InstanceView
 from domain.identity import GRANT_ID, INSTANCE_ID, PROJECT_ID, TENANT_ID
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape, check_optional_text, check_text
+from storage.capacity.activity import read_due_keys
 from storage.capacity.lookups import get_key
 from storage.capacity.pages import InstanceFilter, PlacedInstance, count_instances, find_instance, page_instances
 from storage.database import AnyConnection
 from storage.paging import Page, Position
-from workers.capacity.current import current_instances, due_states, members_of, page_of, position_of
+from workers.capacity.current import current_instances, members_of, noted_states, page_of, position_of
 from workers.capacity.reading import (
     Reading,
     Snapshot,
@@ -56,7 +57,7 @@ class InstanceReads(Reading):
             placed = await find_instance(snapshot.connection, key, instance_id) if key else None
             if placed is None or not (caller.principal.is_root or placed.instance.tenant_id == tenant_id):
                 return _NO_INSTANCE
-            return (await current_instances(snapshot.connection, [placed], at=snapshot.now))[0]
+            return (await current_instances(snapshot.connection, [placed], snapshot.instants))[0]
 
     async def instances(self, caller: Caller, **given: Any) -> Page[InstanceView] | Refusal:
         """A page of instances, newest first; deleted ones too, unless `run_state` says otherwise.
@@ -72,11 +73,8 @@ class InstanceReads(Reading):
             chosen = await _located(snapshot.connection, question)
             if chosen is None:
                 return Page()
-            if chosen.grant_id is not None and chosen.key is not None:
-                due = await due_states(snapshot.connection, [chosen.key], at=snapshot.now)
-                if due:
-                    members = members_of(due[chosen.key], chosen.grant_id)
-                    return _page_in_memory(members, chosen, question, at=snapshot.now)
+            if (members := await _due_members(snapshot, chosen)) is not None:
+                return _page_in_memory(members, chosen, question, at=snapshot.instants.of(chosen.key or ""))
             return await _page(snapshot, chosen, question)
 
     async def count_instances(self, caller: Caller, **given: Any) -> int | Refusal:
@@ -88,11 +86,8 @@ class InstanceReads(Reading):
             chosen = await _located(snapshot.connection, question)
             if chosen is None:
                 return 0
-            if chosen.grant_id is not None and chosen.key is not None:
-                due = await due_states(snapshot.connection, [chosen.key], at=snapshot.now)
-                if due:
-                    members = members_of(due[chosen.key], chosen.grant_id)
-                    return sum(_fits(one.instance, chosen) for one in members)
+            if (members := await _due_members(snapshot, chosen)) is not None:
+                return sum(_fits(one.instance, chosen) for one in members)
             return await count_instances(snapshot.connection, chosen)
 
 
@@ -152,9 +147,18 @@ async def _located(connection: AnyConnection, question: _Question) -> InstanceFi
     )
 
 
+async def _due_members(snapshot: Snapshot, chosen: InstanceFilter) -> list[PlacedInstance] | None:
+    """The instances of the grant that is asked about while its reservation's rows are stale; else None."""
+    if chosen.grant_id is None or chosen.key is None:
+        return None
+    due = await read_due_keys(snapshot.connection, {chosen.key: snapshot.instants.of(chosen.key)})
+    states = await noted_states(snapshot.connection, due, snapshot.instants)
+    return members_of(states[chosen.key], chosen.grant_id) if chosen.key in states else None
+
+
 async def _page(snapshot: Snapshot, chosen: InstanceFilter, question: _Question) -> Page[InstanceView]:
     page = await page_instances(snapshot.connection, chosen, first=question.first, after=question.after)
-    views = await current_instances(snapshot.connection, page.items, at=snapshot.now)
+    views = await current_instances(snapshot.connection, page.items, snapshot.instants)
     return Page(tuple(views), page.positions, page.has_more)
 
 

@@ -16,6 +16,7 @@ from domain.shapes import Shape, check_boolean, check_integer, check_optional_in
 from storage.database import PooledConnection
 from storage.paging import Position
 from workers.capacity.asking import CapacityAsker
+from workers.capacity.instants import Instants
 from workers.request import Caller
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -26,10 +27,10 @@ WORDS_MAX: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A connection that sees one moment, and an instant that no decision visible there lies behind of."""
+    """A connection that sees one moment, and the instants to show what is there at (R3, D15)."""
 
     connection: PooledConnection
-    now: int
+    instants: Instants
 
 
 class Reading:
@@ -42,11 +43,11 @@ class Reading:
     async def _snapshot(self) -> AsyncIterator[Snapshot]:
         """Everything read inside is of one moment. Raises `Unavailable`."""
         async with self._moment() as connection:
-            yield Snapshot(connection, await self._asker.now(connection))  # the first statement fixes the moment
+            yield Snapshot(connection, await self._asker.instants(connection))  # the first statement fixes the moment
 
     @asynccontextmanager
     async def _moment(self) -> AsyncIterator[PooledConnection]:
-        """The same without an instant, for what is read at the instant of an earlier read."""
+        """The same without instants, for what is read at those of an earlier read."""
         async with self._asker.database.transaction(isolation="repeatable_read") as connection:
             yield connection
 

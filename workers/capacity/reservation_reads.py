@@ -56,7 +56,7 @@ class ReservationReads(Reading):
         async with self._snapshot() as snapshot:
             if await find_reservation(snapshot.connection, key) is None:
                 return _NO_RESERVATION
-            return (await current_reservations(snapshot.connection, [key], at=snapshot.now))[key]
+            return (await current_reservations(snapshot.connection, [key], snapshot.instants))[key]
 
     async def reservations(
         self, caller: Caller, *, first: Any = None, after: Any = None, **given: Any
@@ -73,7 +73,7 @@ class ReservationReads(Reading):
         async with self._snapshot() as snapshot:
             page = await page_reservations(snapshot.connection, chosen, first=count, after=position)
             keys = [head.key for head in page.items]
-            views = await current_reservations(snapshot.connection, keys, at=snapshot.now)
+            views = await current_reservations(snapshot.connection, keys, snapshot.instants)
         return Page(tuple(views[key] for key in keys), page.positions, page.has_more)
 
     async def count_reservations(self, caller: Caller, **given: Any) -> int | Refusal:
@@ -90,7 +90,7 @@ class ReservationReads(Reading):
         if not wanted:
             return {}
         async with self._snapshot() as snapshot:
-            return await current_reservations(snapshot.connection, wanted, at=snapshot.now)
+            return await current_reservations(snapshot.connection, wanted, snapshot.instants)
 
     async def availability(
         self,
@@ -156,10 +156,11 @@ class ReservationReads(Reading):
             return key
         last_start = INSTANT_MAX - duration if latest is None else min(latest, INSTANT_MAX - duration)
         async with self._snapshot() as snapshot:
-            since = max(earliest or 0, snapshot.now)
+            since = max(earliest or 0, snapshot.instants.now)
             books = await _terms_only(snapshot.connection, key, starts_at=since, ends_at=last_start + duration)
         if books is None:
             return _NO_RESERVATION
+        since = max(since, books.reservation.clock_at)  # createGrant decides no earlier (R3)
         if last_start < since or not _is_open_for_grants(books.reservation):
             return ()
         return tuple(

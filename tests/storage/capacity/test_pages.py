@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
-from domain.capacity.state import Grant, GrantState, Mode, ReservationStatus, RunState
+from domain.capacity.state import GrantState, Mode, ReservationStatus, RunState
 from domain.capacity.usage import UsageGroup
 from domain.terms import DAY_MS, HOUR_MS
 from storage.capacity.activity import (
@@ -31,6 +31,7 @@ from storage.capacity.pages import (
     page_instances,
     page_reservations,
 )
+from storage.capacity.rows import PlacedGrant
 from storage.capacity.usage import UsageFilter, page_usage, sum_usage
 from storage.database import Connection, connect
 from storage.paging import Page, Position
@@ -131,7 +132,7 @@ async def test_pages_of_grants_show_each_once_newest_first_by_bytes_though_tens_
 ) -> None:
     chosen = GrantFilter(tenant_id="tenant-3")
     found = await walk(lambda after: page_grants(connection, chosen, at=B, first=37, after=after))
-    names = [number(grant.grant_id) for _, grant in found]
+    names = [number(placed.grant.grant_id) for placed in found]
     assert sorted(names) == list(range(3, GRANTS, TENANTS))
     assert names == sorted(names, key=lambda n: (n // 10, -n))
     assert await count_grants(connection, chosen, at=B) == len(names)
@@ -140,7 +141,7 @@ async def test_pages_of_grants_show_each_once_newest_first_by_bytes_though_tens_
 async def test_pages_of_everybodys_grants_cross_tenants_without_a_gap(connection: Connection) -> None:
     read = 2_000
     first = await page_grants(connection, GrantFilter(), at=B, first=read, after=None)
-    pieces: list[tuple[str, Grant]] = []
+    pieces: list[PlacedGrant] = []
     after: Position | None = None
     while len(pieces) < read:
         page = await page_grants(connection, GrantFilter(), at=B, first=7, after=after)
@@ -160,13 +161,38 @@ async def test_every_state_of_a_grant_is_found_by_the_instants_alone(connection:
         chosen = GrantFilter(tenant_id="tenant-3", state=state)
         page = await page_grants(connection, chosen, at=B, first=1_000, after=None)
         expected = [n for n in range(3, GRANTS, TENANTS) if n % 20 in remainders]
-        assert sorted(number(grant.grant_id) for _, grant in page.items) == expected
-        assert all(grant.state_at(B) is state for _, grant in page.items)
+        assert sorted(number(placed.grant.grant_id) for placed in page.items) == expected
+        assert all(placed.grant.state_at(B) is state for placed in page.items)
     totals = [await count_grants(connection, GrantFilter(state=state), at=B) for state in GrantState]
     assert sum(totals) == GRANTS
     later = [await count_grants(connection, GrantFilter(state=state), at=B + HOUR_MS) for state in GrantState]
     active, scheduled = list(GrantState).index(GrantState.ACTIVE), list(GrantState).index(GrantState.SCHEDULED)
     assert (later[active], later[scheduled]) == (totals[active] + totals[scheduled], 0)
+
+
+async def test_a_clock_that_stepped_back_takes_no_state_back(connection: Connection) -> None:
+    """What is applied has passed (R3). What is not yet follows the clock, unless it was shown further on already."""
+    expected = {state: await states_at(connection, state, at=B) for state in GrantState}
+    for at in (B - HOUR_MS, B - 2 * HOUR_MS, B - DAY_MS, 0):
+        assert {state: await states_at(connection, state, at=at) for state in GrantState} == expected
+    key = await connection.fetchval("select key from capacity_reservation where reservation_id = 'res-0007'")
+    further = {key: B + HOUR_MS, "nobody's": B + DAY_MS}
+    begun = await states_at(connection, GrantState.ACTIVE, at=B - DAY_MS, ahead=further)
+    waiting = await states_at(connection, GrantState.SCHEDULED, at=B - DAY_MS, ahead=further)
+    here = {n for n in expected[GrantState.SCHEDULED] if n % KEYS == 7}
+    assert here
+    assert (begun, waiting) == (expected[GrantState.ACTIVE] | here, expected[GrantState.SCHEDULED] - here)
+
+
+async def states_at(
+    connection: Connection, state: GrantState, *, at: int, ahead: Mapping[str, int] | None = None
+) -> set[int]:
+    """The numbers of all grants that are found in a state."""
+    chosen = GrantFilter(state=state)
+    found = await walk(lambda after: page_grants(connection, chosen, at=at, ahead=ahead, first=1_000, after=after))
+    assert len(found) == await count_grants(connection, chosen, at=at, ahead=ahead)
+    assert {placed.clock_at for placed in found} <= {B}
+    return {number(placed.grant.grant_id) for placed in found}
 
 
 async def test_pages_of_instances_carry_their_open_stretch_and_the_flavor_of_their_head(
@@ -231,10 +257,10 @@ async def test_totals_are_integers_per_group_and_everybodys_add_up(connection: C
 
 async def test_batches_count_each_grant_for_itself_and_name_the_next_boundary(connection: Connection) -> None:
     page = await page_grants(connection, GrantFilter(), at=B, first=400, after=None)
-    places = [(key, grant.grant_id) for key, grant in page.items]
+    places = [(placed.key, placed.grant.grant_id) for placed in page.items]
     rows = await read_grant_rows(connection, places)
-    used = await read_used_ms(connection, places, until=B - HOUR_MS // 4)
-    closed = await read_used_ms(connection, places, until=B, only_closed=True)
+    used = await read_used_ms(connection, places, until=[B - HOUR_MS // 4] * len(places))
+    closed = await read_used_ms(connection, places, until=[B] * len(places), only_closed=True)
     members = await read_members(connection, places, limit=5)
     assert set(rows) == set(used) == {grant_id for _, grant_id in places}
     for _, grant_id in places:
@@ -246,8 +272,8 @@ async def test_batches_count_each_grant_for_itself_and_name_the_next_boundary(co
         assert closed[grant_id].used_ms == 0
         assert [number(one.instance.instance_id) for one in members.get(grant_id, [])] == ([n] if is_live else [])
     keys = {key for key, _ in places}
-    assert {key[-4:] for key in await read_due_keys(connection, keys, at=B)} == {"0007"}
-    assert await read_due_keys(connection, keys, at=B - 1) == set()
+    assert {key[-4:] for key in await read_due_keys(connection, dict.fromkeys(keys, B))} == {"0007"}
+    assert await read_due_keys(connection, dict.fromkeys(keys, B - 1)) == set()
 
 
 async def test_reservations_are_counted_from_rows_as_their_own_books_count_them(connection: Connection) -> None:
@@ -314,10 +340,11 @@ async def _read_everything(connection: Connection) -> None:
     ):
         await page_grants(connection, grants, at=B, first=50, after=None)
         await page_grants(connection, grants, at=B, first=50, after=after)
+        await page_grants(connection, grants, at=B, ahead={key: B + HOUR_MS}, first=50, after=after)
         if grants != GrantFilter():
             await count_grants(connection, grants, at=B)
     page = await page_grants(connection, GrantFilter(tenant_id="tenant-3"), at=B, first=50, after=None)
-    places = [(place, grant.grant_id) for place, grant in page.items]
+    places = [(placed.key, placed.grant.grant_id) for placed in page.items]
     for instances in (
         InstanceFilter(tenant_id="tenant-3"),
         InstanceFilter(),
@@ -332,9 +359,9 @@ async def _read_everything(connection: Connection) -> None:
     await find_instance(connection, key, f"inst_{3:026}")
     await page_reservations(connection, ReservationFilter(account_id=key.partition("/")[0]), first=50, after=None)
     await read_grant_rows(connection, places)
-    await read_used_ms(connection, places, until=B)
+    await read_used_ms(connection, places, until=[B] * len(places))
     await read_members(connection, places, limit=50)
-    await read_due_keys(connection, [key], at=B)
+    await read_due_keys(connection, {key: B})
     await read_reservation_rows(connection, [key])
     await read_terms(connection, key, starts_at=B, ends_at=B + HOUR_MS)
     usage = UsageFilter(tenant_id="tenant-3", since=B - 9 * HOUR_MS, until=B)
