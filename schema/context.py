@@ -48,7 +48,7 @@ class Operation:
     def loaders(self) -> Loaders:
         """Made when first asked for: most events of a subscription need none."""
         if self._loaders is None:
-            self._loaders = Loaders(self.runtime.reads)
+            self._loaders = Loaders(self.runtime.reads, self.runtime.budget_reads)
         return self._loaders
 
     def begin(self) -> None:

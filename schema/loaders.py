@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 from strawberry.dataloader import DataLoader
 
+from domain.budget import records
 from domain.capacity.counts import GrantActivity
 from domain.capacity.views import GrantView, InstanceView, ReservationView
 from storage.paging import Page
+from workers.budget.reads import BudgetReads
 from workers.capacity.reads import CapacityReads
 
 InstancesOf: TypeAlias = tuple[GrantView, int]
@@ -19,8 +21,10 @@ InstancesOf: TypeAlias = tuple[GrantView, int]
 class Loaders:
     """What it has loaded is remembered, so it lives no longer than one answer."""
 
-    def __init__(self, reads: CapacityReads) -> None:
+    def __init__(self, reads: CapacityReads, budget_reads: BudgetReads) -> None:
         self._reads = reads
+        self._budget_reads = budget_reads
+        self.standings: DataLoader[str, records.Tenant | None] = DataLoader(self._standings)
         self.activity: DataLoader[GrantView, GrantActivity | None] = _of_grants(self._activity)
         self.used_ms: DataLoader[GrantView, int] = _of_grants(self._used_ms)
         self.orphaned: DataLoader[GrantView, bool] = _of_grants(self._orphaned)
@@ -54,6 +58,10 @@ class Loaders:
     async def _reservations(self, keys: list[str]) -> Sequence[ReservationView | None]:
         found = await self._reads.load_reservation_views(keys)
         return [found.get(key) for key in keys]
+
+    async def _standings(self, tenant_ids: list[str]) -> Sequence[records.Tenant | None]:
+        found = await self._budget_reads.load_tenants(tenant_ids)
+        return [found[each].tenant if each in found else None for each in tenant_ids]
 
 
 def _of_grants(load: Any) -> Any:

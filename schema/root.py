@@ -9,10 +9,11 @@ import strawberry
 from strawberry.schema.config import StrawberryConfig
 
 from schema import events, paging, refusals, tenancy
-from schema.budget import budgets, holding
+from schema.budget import audit, budgets, holding, policies
 from schema.budget import events as budget_events
 from schema.budget import refusals as budget_refusals
 from schema.budget import reservations as budget_reservations
+from schema.budget import tenants as budget_tenants
 from schema.budget import values as budget_values
 from schema.capacity import availability, grants, instances, plans, providers, reservations, usage
 from schema.capacity import refusals as capacity_refusals
@@ -36,6 +37,8 @@ class Query(
     holding.DecideQuery,
     budgets.BudgetQuery,
     budget_reservations.BudgetReservationQuery,
+    policies.PolicyQuery,
+    audit.AuditLogQuery,
 ):
     """Reads. What does not exist for the caller is null; lists are pages."""
 
@@ -49,6 +52,8 @@ class Mutation(
     instances.InstanceMutation,
     holding.HoldingMutation,
     budgets.BudgetMutation,
+    policies.PolicyMutation,
+    budget_tenants.TenantStatusMutation,
 ):
     """Changes. Each answers with the object or with a typed refusal. A retry with the same idempotency key changes
     nothing more and gets the object as it is by then; about budgets, the answer that was given first."""
@@ -81,6 +86,9 @@ describe(
         budget_reservations,
         budgets,
         holding,
+        policies,
+        audit,
+        budget_tenants,
         sys.modules[__name__],
     )
 )

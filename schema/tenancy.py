@@ -8,6 +8,7 @@ import strawberry
 
 from domain import tenancy
 from domain.identity import API_KEY_ID, PROJECT_ID, TENANT_ID
+from schema.budget.tenants import TenantStanding
 from schema.context import operation
 from schema.inputs import ID, INPUT, given, in_own_tenant
 from schema.paging import AFTER, FIRST, Connection, connection, one, position_of, settled, take, value
@@ -26,6 +27,12 @@ class Tenant:
     is_root: bool
     created_at: Millis
     deleted_at: Millis | None
+
+    @strawberry.field
+    async def standing(self) -> TenantStanding | None:
+        """What it may do with budgets."""
+        tenant = await operation().loaders.standings.load(self.id)
+        return None if tenant is None else TenantStanding.of(tenant)
 
     @classmethod
     def of(cls, tenant: tenancy.Tenant) -> Tenant:

@@ -24,6 +24,8 @@ LIMIT_DEFAULT: Final = 50
 LIMIT_MAX: Final = 200
 """Items of a page: the protocol's own bound."""
 SEARCH_MAX: Final = 128
+WORDS_MAX: Final = 25
+"""Entries of one filter that is a list."""
 CURSOR_MAX: Final = 4_096
 """Characters of a cursor: it holds one sort value and one id, of which a scope path is the longest."""
 
@@ -103,6 +105,7 @@ class PolicySort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyQuery:
+    policy_id: str | None = None
     scope_pattern: str | None = None
     status: PolicyStatus | None = None
     search: str | None = None

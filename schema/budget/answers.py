@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from domain.budget.repeats import BudgetOutcome
 from domain.outcomes import InvalidInput, Refusal
+from schema.context import operation
 from schema.failures import failed
 from schema.paging import Connection, Edge, page_info
 from schema.refusals import show_refusal
@@ -18,7 +19,6 @@ Node = TypeVar("Node")
 
 _RENAMED: Final = {
     "limit": "first",
-    "from": "createdFrom",
     "cursor": "after",
     "period_end": "periodEndAt",
     "effective_until": "effectiveUntilAt",
@@ -30,6 +30,12 @@ _RENAMED: Final = {
 def told(outcome: BudgetOutcome[Item], show: Callable[[Item], Any]) -> Any:
     """A member of the mutation's union. A replay is told like the first answer."""
     return show_refusal(_in_our_words(outcome)) if isinstance(outcome, Refusal) else show(outcome.answer)
+
+
+async def ask(decide: Callable[..., Awaitable[BudgetOutcome[Item]]], show: Callable[[Item], Any], **wanted: Any) -> Any:
+    """Ask the desk, by one of its methods, as the caller of this operation."""
+    current = operation()
+    return told(await decide(current.runtime.budgets, current.caller, **wanted), show)
 
 
 def read(found: Item | Refusal) -> Item:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import strawberry
@@ -11,16 +12,16 @@ from domain.budget import answers, records
 from domain.budget.queries import BudgetQuery as BudgetChoice
 from domain.budget.records import BudgetStatus, FundingOperation, RolloverPolicy
 from domain.budget.refusals import BudgetNotFound
-from domain.budget.repeats import BudgetOutcome
 from domain.budget.values import OveragePolicy
-from schema.budget.answers import listed, read, told
+from schema.budget.answers import ask, listed, read
 from schema.budget.refusals import BUDGET_REFUSALS
-from schema.budget.values import AmountInput, Balance, Caps, CapsInput, amount_of, caps_of, show_caps
+from schema.budget.values import AmountInput, Balance, Caps, CapsInput, given_values, show_caps
 from schema.context import operation
 from schema.inputs import ALL, INPUT, own_tenant
 from schema.paging import AFTER, FIRST, Connection, take
 from schema.refusals import answers_with, result
 from schema.scalars import Int64, JSONObject, Millis, json_object, millis
+from workers.budget.desk import BudgetDesk
 from workers.budget.listing import SeenBudget
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class FundBudgetInput:
     tenant_id: strawberry.ID | None = None
     scope: str
     unit: Unit
-    operation: FundingOperation
+    kind: FundingOperation = strawberry.field(name="operation")
     amount: AmountInput
     spent: AmountInput | None = None
     reason: str | None = None
@@ -192,8 +193,8 @@ FreezeBudgetResult = result("FreezeBudgetResult", Budget, *BUDGET_REFUSALS)
 UnfreezeBudgetResult = result("UnfreezeBudgetResult", Budget, *BUDGET_REFUSALS)
 
 
-def _told(outcome: BudgetOutcome[records.Budget], tenant_id: str | None) -> Any:
-    return told(outcome, lambda budget: Budget.of(SeenBudget(tenant_id=own_tenant(tenant_id), budget=budget)))
+def _of(tenant_id: str | None) -> Callable[[records.Budget], Budget]:
+    return lambda budget: Budget.of(SeenBudget(tenant_id=own_tenant(tenant_id), budget=budget))
 
 
 # -- query -------------------------------------------------------------------------------------------------------------
@@ -252,80 +253,24 @@ class BudgetMutation:
     @answers_with(CreateBudgetResult)
     async def create_budget(self, wanted: Annotated[CreateBudgetInput, INPUT]) -> Any:
         """A scope has at most one budget in a unit; a second one is refused as a duplicate, which names the first."""
-        current = operation()
-        outcome = await current.runtime.budgets.create_budget(
-            current.caller,
-            tenant_id=wanted.tenant_id,
-            scope=wanted.scope,
-            unit=wanted.unit,
-            allocated=wanted.allocated.value(),
-            overdraft_limit=amount_of(wanted.overdraft_limit),
-            commit_overage_policy=wanted.commit_overage_policy,
-            rollover_policy=wanted.rollover_policy,
-            period_start_at=wanted.period_start_at,
-            period_end_at=wanted.period_end_at,
-            caps=caps_of(wanted.caps),
-            metadata=wanted.metadata,
-        )
-        return _told(outcome, wanted.tenant_id)
+        return await ask(BudgetDesk.create_budget, _of(wanted.tenant_id), **given_values(wanted))
 
     @answers_with(UpdateBudgetResult)
     async def update_budget(self, wanted: Annotated[UpdateBudgetInput, INPUT]) -> Any:
         """Changes what a budget allows."""
-        current = operation()
-        outcome = await current.runtime.budgets.update_budget(
-            current.caller,
-            tenant_id=wanted.tenant_id,
-            scope=wanted.scope,
-            unit=wanted.unit,
-            overdraft_limit=amount_of(wanted.overdraft_limit),
-            commit_overage_policy=wanted.commit_overage_policy,
-            metadata=wanted.metadata,
-        )
-        return _told(outcome, wanted.tenant_id)
+        return await ask(BudgetDesk.update_budget, _of(wanted.tenant_id), **given_values(wanted))
 
     @answers_with(FundBudgetResult)
     async def fund_budget(self, wanted: Annotated[FundBudgetInput, INPUT]) -> Any:
         """Changes what a budget has to give. A retry with the same idempotency key gets the same answer."""
-        current = operation()
-        outcome = await current.runtime.budgets.fund(
-            current.caller,
-            tenant_id=wanted.tenant_id,
-            scope=wanted.scope,
-            unit=wanted.unit,
-            kind=wanted.operation,
-            amount=wanted.amount.value(),
-            spent=amount_of(wanted.spent),
-            reason=wanted.reason,
-            idempotency_key=wanted.idempotency_key,
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetFunding.of)
+        return await ask(BudgetDesk.fund, BudgetFunding.of, **given_values(wanted))
 
     @answers_with(FreezeBudgetResult)
     async def freeze_budget(self, wanted: Annotated[FreezeBudgetInput, INPUT]) -> Any:
         """No new holds, debits or funding; what is held still settles."""
-        current = operation()
-        outcome = await current.runtime.budgets.freeze_budget(
-            current.caller,
-            tenant_id=wanted.tenant_id,
-            scope=wanted.scope,
-            unit=wanted.unit,
-            reason=wanted.reason,
-            metadata=wanted.metadata,
-        )
-        return _told(outcome, wanted.tenant_id)
+        return await ask(BudgetDesk.freeze_budget, _of(wanted.tenant_id), **given_values(wanted))
 
     @answers_with(UnfreezeBudgetResult)
     async def unfreeze_budget(self, wanted: Annotated[UnfreezeBudgetInput, INPUT]) -> Any:
         """Undoes a freeze."""
-        current = operation()
-        outcome = await current.runtime.budgets.unfreeze_budget(
-            current.caller,
-            tenant_id=wanted.tenant_id,
-            scope=wanted.scope,
-            unit=wanted.unit,
-            reason=wanted.reason,
-            metadata=wanted.metadata,
-        )
-        return _told(outcome, wanted.tenant_id)
+        return await ask(BudgetDesk.unfreeze_budget, _of(wanted.tenant_id), **given_values(wanted))

@@ -9,7 +9,7 @@ import strawberry
 from domain.amounts import Unit
 from domain.budget import answers
 from domain.budget.values import Decision, OveragePolicy
-from schema.budget.answers import told
+from schema.budget.answers import ask
 from schema.budget.refusals import BUDGET_REFUSALS
 from schema.budget.values import (
     ActionInput,
@@ -19,13 +19,13 @@ from schema.budget.values import (
     MetricsInput,
     SubjectInput,
     balances,
-    metrics_of,
+    given_values,
     show_caps,
 )
-from schema.context import operation
 from schema.inputs import INPUT
 from schema.refusals import answers_with, result
 from schema.scalars import Int64, JSONObject, Millis, int64, millis, optional_id
+from workers.budget.desk import BudgetDesk
 
 # -- types -------------------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class ReserveBudgetInput:
     action: ActionInput
     estimate: AmountInput
     ttl_ms: Int64 | None = None
-    grace_period_ms: Int64 | None = None
+    grace_ms: Int64 | None = strawberry.field(name="gracePeriodMs", default=None)
     overage_policy: OveragePolicy | None = None
     dry_run: bool = False
     metadata: JSONObject | None = None
@@ -276,16 +276,7 @@ class DecideQuery:
     @answers_with(DecideResult)
     async def decide(self, wanted: Annotated[DecideInput, INPUT]) -> Any:
         """Whether reserveBudget would hold now. A DENY is an answer, no refusal."""
-        current = operation()
-        outcome = await current.runtime.budgets.evaluate(
-            current.caller,
-            idempotency_key=wanted.idempotency_key,
-            subject=wanted.subject.value(),
-            action=wanted.action.value(),
-            estimate=wanted.estimate.value(),
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetVerdict.of)
+        return await ask(BudgetDesk.evaluate, BudgetVerdict.of, **given_values(wanted))
 
 
 # -- mutation ----------------------------------------------------------------------------------------------------------
@@ -296,74 +287,24 @@ class HoldingMutation:
     @answers_with(ReserveBudgetResult)
     async def reserve_budget(self, wanted: Annotated[ReserveBudgetInput, INPUT]) -> Any:
         """Holds before work begins. A retry with the same idempotency key gets the same answer, over either edge."""
-        current = operation()
-        outcome = await current.runtime.budgets.reserve(
-            current.caller,
-            idempotency_key=wanted.idempotency_key,
-            subject=wanted.subject.value(),
-            action=wanted.action.value(),
-            estimate=wanted.estimate.value(),
-            ttl_ms=wanted.ttl_ms,
-            grace_ms=wanted.grace_period_ms,
-            overage_policy=wanted.overage_policy,
-            dry_run=wanted.dry_run,
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetHold.of)
+        return await ask(BudgetDesk.reserve, BudgetHold.of, **given_values(wanted))
 
     @answers_with(CommitBudgetResult)
     async def commit_budget(self, wanted: Annotated[CommitBudgetInput, INPUT]) -> Any:
         """Charges what was used and gives the rest of the hold back, until its grace is over."""
-        current = operation()
-        outcome = await current.runtime.budgets.commit(
-            current.caller,
-            reservation_id=wanted.reservation_id,
-            idempotency_key=wanted.idempotency_key,
-            actual=wanted.actual.value(),
-            metrics=metrics_of(wanted.metrics),
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetCommit.of)
+        return await ask(BudgetDesk.commit, BudgetCommit.of, **given_values(wanted))
 
     @answers_with(ReleaseBudgetResult)
     async def release_budget(self, wanted: Annotated[ReleaseBudgetInput, INPUT]) -> Any:
         """Gives the whole hold back."""
-        current = operation()
-        outcome = await current.runtime.budgets.release(
-            current.caller,
-            reservation_id=wanted.reservation_id,
-            idempotency_key=wanted.idempotency_key,
-            reason=wanted.reason,
-            as_admin=wanted.as_admin,
-        )
-        return told(outcome, BudgetRelease.of)
+        return await ask(BudgetDesk.release, BudgetRelease.of, **given_values(wanted))
 
     @answers_with(ExtendBudgetResult)
     async def extend_budget(self, wanted: Annotated[ExtendBudgetInput, INPUT]) -> Any:
         """Gives a hold more time, as often as its tenant allows."""
-        current = operation()
-        outcome = await current.runtime.budgets.extend(
-            current.caller,
-            reservation_id=wanted.reservation_id,
-            idempotency_key=wanted.idempotency_key,
-            extend_by_ms=wanted.extend_by_ms,
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetExtension.of)
+        return await ask(BudgetDesk.extend, BudgetExtension.of, **given_values(wanted))
 
     @answers_with(DebitBudgetResult)
     async def debit_budget(self, wanted: Annotated[DebitBudgetInput, INPUT]) -> Any:
         """Charges what was used without having been held."""
-        current = operation()
-        outcome = await current.runtime.budgets.debit(
-            current.caller,
-            idempotency_key=wanted.idempotency_key,
-            subject=wanted.subject.value(),
-            action=wanted.action.value(),
-            actual=wanted.actual.value(),
-            overage_policy=wanted.overage_policy,
-            metrics=metrics_of(wanted.metrics),
-            client_time_ms=wanted.client_time_ms,
-            metadata=wanted.metadata,
-        )
-        return told(outcome, BudgetDebit.of)
+        return await ask(BudgetDesk.debit, BudgetDebit.of, **given_values(wanted))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import strawberry
 
 from domain.amounts import Amount, Unit
 from domain.budget import values
 from domain.budget.values import Decision, OveragePolicy
+from schema.inputs import given
 from schema.scalars import Int64, JSONObject, int64
 
 strawberry.enum(
@@ -82,8 +85,20 @@ def show_caps(caps: values.Caps | None) -> Caps | None:
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
+class DomainInput:
+    """An input object that stands for a value of the domain."""
+
+    def value(self) -> Any:
+        raise NotImplementedError
+
+
+def given_values(wanted: Any) -> dict[str, Any]:
+    """The fields of an input object by their Python names, as desks take them."""
+    return {name: each.value() if isinstance(each, DomainInput) else each for name, each in given(wanted).items()}
+
+
 @strawberry.input
-class AmountInput:
+class AmountInput(DomainInput):
     """From 0 to 2^63-1 of one unit."""
 
     unit: Unit
@@ -91,10 +106,6 @@ class AmountInput:
 
     def value(self) -> Amount:
         return Amount(self.unit, self.amount)
-
-
-def amount_of(wanted: AmountInput | None) -> Amount | None:
-    return None if wanted is None else wanted.value()
 
 
 @strawberry.input
@@ -106,7 +117,7 @@ class DimensionInput:
 
 
 @strawberry.input
-class SubjectInput:
+class SubjectInput(DomainInput):
     """Who spends: at least one level. Budgets of all its scopes take part."""
 
     tenant: str | None = None
@@ -131,7 +142,7 @@ class SubjectInput:
 
 
 @strawberry.input
-class ActionInput:
+class ActionInput(DomainInput):
     """What is about to be done, or was."""
 
     kind: str
@@ -143,7 +154,7 @@ class ActionInput:
 
 
 @strawberry.input
-class MetricsInput:
+class MetricsInput(DomainInput):
     """What the client measured: kept for analysis."""
 
     tokens_input: Int64 | None = None
@@ -153,21 +164,11 @@ class MetricsInput:
     custom: JSONObject | None = None
 
     def value(self) -> values.Metrics:
-        return values.Metrics(
-            tokens_input=self.tokens_input,
-            tokens_output=self.tokens_output,
-            latency_ms=self.latency_ms,
-            model_version=self.model_version,
-            custom=self.custom,
-        )
-
-
-def metrics_of(wanted: MetricsInput | None) -> values.Metrics | None:
-    return None if wanted is None else wanted.value()
+        return values.Metrics(**given(self))
 
 
 @strawberry.input
-class CapsInput:
+class CapsInput(DomainInput):
     """Soft limits that clients are told to keep."""
 
     max_tokens: Int64 | None = None
@@ -176,14 +177,11 @@ class CapsInput:
     tool_denylist: list[str] | None = None
     cooldown_ms: Int64 | None = None
 
-
-def caps_of(wanted: CapsInput | None) -> values.Caps | None:
-    if wanted is None:
-        return None
-    return values.Caps(
-        max_tokens=wanted.max_tokens,
-        max_steps_remaining=wanted.max_steps_remaining,
-        tool_allowlist=tuple(wanted.tool_allowlist or ()),
-        tool_denylist=tuple(wanted.tool_denylist or ()),
-        cooldown_ms=wanted.cooldown_ms,
-    )
+    def value(self) -> values.Caps:
+        return values.Caps(
+            max_tokens=self.max_tokens,
+            max_steps_remaining=self.max_steps_remaining,
+            tool_allowlist=tuple(self.tool_allowlist or ()),
+            tool_denylist=tuple(self.tool_denylist or ()),
+            cooldown_ms=self.cooldown_ms,
+        )

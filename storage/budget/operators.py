@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ TENANTS: Final = Listing(
 from tenant t left join budget_tenant b on b.tenant_id = t.tenant_id
 where ($1::text is null or {_TENANT_STATUS} = $1)
     and ($2::text is null or t.tenant_id ilike $2 or t.name ilike $2)
-    and ($3::text is null or t.tenant_id = $3)
+    and ($3::text[] is null or t.tenant_id = any ($3))
 """,
     arguments=3,
     columns={
@@ -62,13 +62,13 @@ async def page_tenants(
     *,
     after: Place | None,
     limit: int,
-    tenant_id: str | None = None,
+    tenant_ids: Sequence[str] | None = None,
 ) -> Page[SeenTenant]:
-    """All tenants, or the one that is named."""
+    """All tenants, or of those that are named."""
     search = like(query.search) if query.search else None
     return await TENANTS.fetch(
         connection,
-        (query.status, search, tenant_id),
+        (query.status, search, None if tenant_ids is None else list(tenant_ids)),
         sort=query.sort_by,
         descending=query.descending,
         after=after,

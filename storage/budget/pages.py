@@ -233,8 +233,9 @@ where ($1::text is null or tenant_id = $1)
     and ($2::text is null or scope_pattern = $2)
     and ($3::text is null or status = $3)
     and ($4::text is null or name ilike $4 or scope_pattern ilike $4)
+    and ($5::text is null or policy_id = $5)
 """,
-    arguments=4,
+    arguments=5,
     columns={PolicySort.CREATED_AT: Column("created_at", NUMBER)},
     id_column="policy_id",
 )
@@ -248,7 +249,7 @@ async def page_policies(
     search = like(query.search) if query.search else None
     return await POLICIES.fetch(
         connection,
-        (tenant_id, pattern, query.status, search),
+        (tenant_id, pattern, query.status, search, query.policy_id),
         sort=query.sort_by,
         descending=query.descending,
         after=after,

@@ -36,6 +36,11 @@ UNKEYED = {
     "updateBudget": "twice is once",
     "freezeBudget": "a second one is BudgetFrozen",
     "unfreezeBudget": "a second one is an InvalidState",
+    "createPolicy": "a second one is a Duplicate that names the first",
+    "updatePolicy": "twice is once",
+    "suspendTenant": "twice is once",
+    "reactivateTenant": "twice is once",
+    "closeTenant": "twice is once",
 }
 """Mutations that take no idempotency key, and why a retry does no harm."""
 

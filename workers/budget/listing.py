@@ -7,7 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from domain.budget.queries import LIMIT_MAX, SEARCH_MAX, Place, decode_place, encode_place, query_mark
+from domain.budget.queries import (
+    LIMIT_MAX,
+    SEARCH_MAX,
+    WORDS_MAX,
+    Place,
+    Window,
+    decode_place,
+    encode_place,
+    query_mark,
+)
 from domain.budget.records import Budget, BudgetReservation, Policy, ReservationStatus
 from domain.budget.shapes import check_length, check_range, invalid
 from domain.outcomes import InvalidInput, Refusal
@@ -102,8 +111,21 @@ def refuse_query(query: Any, tenant: str | None, limit: int) -> InvalidInput | N
     return (
         check_range(limit, field="limit", least=1, most=LIMIT_MAX)
         or check_length(search, field="search", most=SEARCH_MAX)
+        or _refuse_lists(query)
         or refuse_texts(query)
     )
+
+
+def _refuse_lists(query: Any) -> InvalidInput | None:
+    """Windows end where they begin or after; lists of words are short."""
+    for name in query.__dataclass_fields__:
+        value = getattr(query, name)
+        if isinstance(value, Window):
+            if value.since is not None and value.until is not None and value.since > value.until:
+                return invalid(f"{name}_from", f"{name}_from must not be after its end", reason="range")
+        elif isinstance(value, tuple) and len(value) > WORDS_MAX and name != "segments":
+            return invalid(name, f"{name} has at most {WORDS_MAX} entries", reason="range")
+    return None
 
 
 def place_of(mark: str, cursor: str | None, column: Column) -> Place | InvalidInput | None:

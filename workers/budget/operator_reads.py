@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, TenantQuery
@@ -35,8 +36,16 @@ class OperatorReads(ListingReads):
         if not is_kept(tenant_id):
             return NO_TENANT
         async with self._snapshot() as (connection, _):
-            page = await page_tenants(connection, TenantQuery(), after=None, limit=1, tenant_id=tenant_id)
+            page = await page_tenants(connection, TenantQuery(), after=None, limit=1, tenant_ids=[tenant_id])
         return page.items[0] if page.items else NO_TENANT
+
+    async def load_tenants(self, tenant_ids: Sequence[str]) -> Mapping[str, SeenTenant]:
+        """Tenants that the caller has been shown already, as budgets have them, by id."""
+        async with self._snapshot() as (connection, _):
+            page = await page_tenants(
+                connection, TenantQuery(), after=None, limit=len(tenant_ids), tenant_ids=tenant_ids
+            )
+        return {seen.tenant.tenant_id: seen for seen in page.items}
 
     async def tenants(
         self, caller: Caller, *, query: TenantQuery, limit: int = LIMIT_DEFAULT, cursor: str | None = None

@@ -142,7 +142,7 @@ class BudgetReads(EventLogReads, OperatorReads):
         tenant = tenant_id or caller.principal.tenant_id
         if (denied := rights.refuse(caller, rights.LIST_RESERVATIONS, tenant)) is not None:
             return denied
-        if (refused := refuse_query(query, tenant, limit) or _refuse_windows(query)) is not None:
+        if (refused := refuse_query(query, tenant, limit)) is not None:
             return refused
         mark = query_mark("reservations", tenant, query)
         after = place_of(mark, cursor, RESERVATIONS.columns[query.sort_by])
@@ -266,6 +266,23 @@ class BudgetReads(EventLogReads, OperatorReads):
             page = await page_budgets(connection, tenant, query, scope_filter=scope_filter, after=after, limit=limit)
         return listing(page, mark, lambda owned: SeenBudget(tenant_id=owned[0], budget=owned[1]))
 
+    async def policy(self, caller: Caller, *, policy_id: str, tenant_id: str | None = None) -> SeenPolicy | Refusal:
+        """One policy of the tenant; for root, when it names none, of whichever.
+
+        Refuses in this order: ACCESS_DENIED, INVALID_INPUT, NOT_FOUND (policy).
+        """
+        anybodys = tenant_id is None and caller.principal.is_root
+        found = await self.policies(
+            caller,
+            query=PolicyQuery(policy_id=policy_id),
+            limit=1,
+            tenant_id=tenant_id,
+            all_tenants=anybodys,
+        )
+        if isinstance(found, Refusal):
+            return found
+        return found.items[0] if found.items else NotFound(field="policy_id", message="no such policy")
+
     async def policies(
         self,
         caller: Caller,
@@ -323,12 +340,3 @@ def _refuse_id(reservation_id: str) -> InvalidInput | None:
     if not is_kept(reservation_id):
         return invalid("reservation_id", "no reservation can be called so", reason="charset")
     return check_length(reservation_id, field="reservation_id", least=1, most=RESERVATION_ID_MAX)
-
-
-def _refuse_windows(query: ReservationQuery) -> InvalidInput | None:
-    """Each one ends where it begins or after."""
-    windows = {"from": query.created, "expires_from": query.expires, "finalized_from": query.finalized}
-    for name, (since, until) in windows.items():
-        if since is not None and until is not None and since > until:
-            return invalid(name, f"{name} must not be after its end", reason="range")
-    return None

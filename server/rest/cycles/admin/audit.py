@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from domain.budget.events import EventType
+from domain.budget.queries import WORDS_MAX
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
@@ -16,8 +17,6 @@ from server.rest.cycles.listings import page
 from server.rest.cycles.query import Query
 from workers.budget.reads import AuditQuery, AuditSort, SeenAuditEntry, Window
 
-WORDS_MAX: Final = 25
-"""Entries of one filter that is a list."""
 LEAST_STATUS, MOST_STATUS = 100, 599
 CREATED, DONE = 201, 200
 

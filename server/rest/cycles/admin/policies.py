@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from domain.budget.queries import LIMIT_MAX
 from domain.budget.records import Policy, PolicyStatus, RateLimits, TtlOverride
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.values import Caps, OveragePolicy
@@ -146,20 +145,13 @@ async def update(exchange: Exchange) -> Answer:
 
 
 async def _owner_of(exchange: Exchange, policy_id: str) -> str | None:
-    """Whose policy it is: an operator names only the policy (11.5). Policies are few, and rarely changed."""
-    cursor = None
-    while True:
-        found = await exchange.runtime.budget_reads.policies(
-            exchange.caller, query=PolicyQuery(), limit=LIMIT_MAX, cursor=cursor, all_tenants=True
-        )
-        if isinstance(found, Refusal):
-            raise RefusedError(found)
-        for seen in found.items:
-            if seen.policy.policy_id == policy_id:
-                return seen.tenant_id
-        if not found.has_more:
-            return None
-        cursor = found.next_cursor
+    """Whose policy it is: an operator names only the policy (11.5)."""
+    found = await exchange.runtime.budget_reads.policy(exchange.caller, policy_id=policy_id)
+    if isinstance(found, NotFound):
+        return None
+    if isinstance(found, Refusal):
+        raise RefusedError(found)
+    return found.tenant_id
 
 
 def show_policy(policy: Policy) -> Document:
