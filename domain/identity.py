@@ -11,6 +11,9 @@ from typing import Final
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 """Lower-case Crockford base32: digits and letters without i, l, o, u."""
 
+PAIRS: Final = tuple(first + second for first in ALPHABET for second in ALPHABET)
+"""All pairs of them, by ten bits: half the steps of one at a time."""
+
 _BODY: Final = "[0-9a-hjkmnp-tv-z]{26,52}"
 
 TENANT_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -26,19 +29,13 @@ API_KEY_ID: Final = re.compile(f"key_{_BODY}")
 EVENT_ID: Final = re.compile(f"evt_{_BODY}")
 
 
-def encode_id(milliseconds: int, randomness: bytes) -> str:
-    """26 characters that sort by time: 48 bits of epoch milliseconds, then 80 bits of randomness (a lower-case ULID)."""
-    number = (milliseconds << 80) | int.from_bytes(randomness[:10])
-    return encode_bits(number, characters=26)
-
-
 def encode_bits(number: int, *, characters: int) -> str:
     """`number` in the id alphabet, most significant character first, padded with zeros to `characters`."""
-    letters = []
-    for _ in range(characters):
-        letters.append(ALPHABET[number & 31])
-        number >>= 5
-    return "".join(reversed(letters))
+    pairs = []
+    for _ in range(0, characters, 2):
+        pairs.append(PAIRS[number & 1023])
+        number >>= 10
+    return "".join(reversed(pairs))[-characters:]
 
 
 def reservation_key(account_id: str, reservation_id: str) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring as _quoted
 from typing import Any
 
 from domain.outcomes import Conflict, Replayed
@@ -31,10 +32,22 @@ class Remembered:
     subject_id: str
 
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
 def fingerprint(content: Mapping[str, Any]) -> bytes:
-    """Sixteen bytes that stand for the content; an absent value and an explicit null are the same request (R6, T29)."""
-    present = {name: value for name, value in content.items() if value is not None}
-    canonical = json.dumps(present, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Sixteen bytes that stand for the content; an absent value and an explicit null are the same request (R6, T29).
+
+    They are taken of the JSON with sorted names and no spaces; texts and numbers are put there by hand, which is faster.
+    """
+    parts = []
+    for name in sorted(content):
+        value = content[name]
+        if value is not None:
+            kind = type(value)
+            shown = _quoted(value) if kind is str else value if kind is int else _canonical(value)
+            parts.append(f"{_quoted(name)}:{shown}")
+    canonical = f"{{{','.join(parts)}}}"
     return hashlib.sha256(canonical.encode()).digest()[:16]
 
 

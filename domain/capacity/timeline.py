@@ -68,7 +68,8 @@ class Timeline:
                 continue
             for position in range(low, high):
                 chunk.levels[position] += slots
-            chunk.top = max(chunk.levels)
+            changed = chunk.levels if slots < 0 else (chunk.top, *chunk.levels[low:high])
+            chunk.top = max(changed)
 
     def peak(self, starts_at: int, ends_at: int) -> int:
         """The highest level inside [starts_at, ends_at): the peak of R10."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from domain.authority import Permission
@@ -32,6 +32,8 @@ from workers.request import Caller
 SLOTS_MAX: Final = 100_000
 END_GRANT: Final = "reservationGrants.end"
 AMEND_GRANT: Final = "reservationGrants.amend"
+
+_CONTENT: Final = tuple(field.name for field in fields(CreateGrant) if field.name not in ("grant_id", "created_by"))
 
 _NO_GRANT: Final = NotFound(field="grantId", message="no such grant on this account")
 
@@ -204,9 +206,7 @@ class GrantDesk:
 
 def _content_of(command: CreateGrant) -> dict[str, Any]:
     """What makes two requests the same (R6): neither the id made for it nor who sent it."""
-    content = asdict(command)
-    del content["grant_id"], content["created_by"]
-    return content
+    return {name: getattr(command, name) for name in _CONTENT}
 
 
 def _wanted(command: CreateGrant, pool_id: str | None) -> Wanted:
