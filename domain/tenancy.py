@@ -34,6 +34,7 @@ FIRST_KEY_NAME: Final = "first root key"
 NO_TENANT: Final = NotFound(field="tenantId", message="no such tenant")
 NO_PROJECT: Final = NotFound(field="projectId", message="no such project")
 NO_KEY: Final = NotFound(field="keyId", message="no such API key")
+KEY_REVOKED: Final = InvalidState(state="revoked", message="the key has been revoked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,7 @@ class ApiKey:
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
+    revoked_reason: str | None = None
     last_used_at: int | None = None
     scope_filter: tuple[str, ...] = ()
     """The budgets that it is confined to; empty is all of its tenant's."""
@@ -207,10 +209,10 @@ def refuse_expiry(expires_at: int | None, *, now: int) -> InvalidInput | None:
     return None
 
 
-def decide_update_key(principal: Principal, key: ApiKey, changed: ApiKey) -> Outcome[ApiKey]:
+def decide_update_key(principal: Principal, key: ApiKey, changed: ApiKey, *, now: int) -> Outcome[ApiKey]:
     """The key as it is to be. Nobody gives it what they lack, nor touches one that reaches farther than they do.
 
-    Refuses in this order: ACCESS_DENIED, INVALID_STATE (revoked).
+    Refuses in this order: ACCESS_DENIED, INVALID_STATE (revoked, or over).
     """
     for each in (key, changed):
         scope_filter = each.scope_filter
@@ -218,15 +220,17 @@ def decide_update_key(principal: Principal, key: ApiKey, changed: ApiKey) -> Out
         if refusal is not None:
             return refusal
     if key.revoked_at is not None:
-        return InvalidState(state="revoked", message="the key has been revoked")
+        return KEY_REVOKED
+    if key.expires_at is not None and key.expires_at <= now:
+        return InvalidState(state="expired", message="the key has expired")
     return Accepted(changed)
 
 
-def decide_revoke_key(key: ApiKey | None, *, now: int) -> Outcome[ApiKey]:
+def decide_revoke_key(key: ApiKey | None, *, now: int, reason: str | None = None) -> Outcome[ApiKey]:
     """The key, revoked; one that is revoked already stays as it is."""
     if key is None:
         return NO_KEY
-    return Accepted(key if key.revoked_at is not None else replace(key, revoked_at=now))
+    return Accepted(key if key.revoked_at is not None else replace(key, revoked_at=now, revoked_reason=reason))
 
 
 def _holds(principal: Principal, word: str) -> bool:

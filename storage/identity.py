@@ -17,6 +17,9 @@ from storage.database import AnyConnection, Row, affected
 from storage.paging import Page, Position, fetch_page, newest_first
 from storage.tables import on
 
+TENANT_DELETED: Final = "tenant_deleted"
+"""Why the keys of a deleted tenant were revoked."""
+
 Columns: TypeAlias = Mapping[str, Any] | Row
 
 
@@ -105,7 +108,7 @@ async def flush_tenant_deleted(connection: AnyConnection, tenant_id: str, *, del
     live = tables.Tenant.filter(tenant_id=tenant_id, deleted_at=None).using_db(on(connection))
     await live.update(deleted_at=deleted_at)
     keys = tables.ApiKey.filter(tenant_id=tenant_id, revoked_at=None).using_db(on(connection))
-    await keys.update(revoked_at=deleted_at)
+    await keys.update(revoked_at=deleted_at, revoked_reason=TENANT_DELETED)
 
 
 async def flush_tenant_closed(connection: AnyConnection, tenant_id: str, *, closed_at: int) -> None:
@@ -186,7 +189,7 @@ async def flush_project_deleted(connection: AnyConnection, project_id: str, *, d
 async def get_api_key(connection: AnyConnection, key_id: str) -> ApiKey | None:
     """Revoked and expired ones too."""
     rows = await tables.ApiKey.filter(key_id=key_id).using_db(on(connection)).values()
-    return _api_key_of(rows[0]) if rows else None
+    return api_key_of(rows[0]) if rows else None
 
 
 _PAGE_KEYS: Final = newest_first("from api_key where tenant_id = $4 and ($5 or revoked_at is null)", "key_id")
@@ -201,7 +204,7 @@ async def page_api_keys(
         tenant_id,
         include_revoked,
         id_column="key_id",
-        convert=_api_key_of,
+        convert=api_key_of,
         first=first,
         after=after,
     )
@@ -212,7 +215,7 @@ _LOCK_KEY: Final = "select * from api_key where key_id = $1 for update"
 
 async def lock_api_key(connection: AnyConnection, key_id: str) -> ApiKey | None:
     row = await connection.fetchrow(_LOCK_KEY, key_id)
-    return _api_key_of(row) if row else None
+    return api_key_of(row) if row else None
 
 
 async def flush_api_key(connection: AnyConnection, key: ApiKey, *, digest: bytes) -> None:
@@ -245,9 +248,11 @@ async def flush_api_key_changed(connection: AnyConnection, key: ApiKey) -> None:
     )
 
 
-async def flush_api_key_revoked(connection: AnyConnection, key_id: str, *, revoked_at: int) -> None:
+async def flush_api_key_revoked(
+    connection: AnyConnection, key_id: str, *, revoked_at: int, reason: str | None = None
+) -> None:
     live = tables.ApiKey.filter(key_id=key_id, revoked_at=None)
-    await live.using_db(on(connection)).update(revoked_at=revoked_at)
+    await live.using_db(on(connection)).update(revoked_at=revoked_at, revoked_reason=reason)
 
 
 _LIVE_KEYS: Final = "select key_id, name from api_key where tenant_id = $1 and revoked_at is null order by key_id"
@@ -325,7 +330,7 @@ async def flush_root_key_restored(
 ) -> None:
     """The environment names this key: whatever was done to it, it is the root key again."""
     key = tables.ApiKey.filter(key_id=key_id).using_db(on(connection))
-    await key.update(name=name, permissions=list(permissions), revoked_at=None, expires_at=None)
+    await key.update(name=name, permissions=list(permissions), revoked_at=None, revoked_reason=None, expires_at=None)
 
 
 async def flush_others_revoked(
@@ -360,7 +365,8 @@ def _project_of(row: Columns) -> Project:
     )
 
 
-def _api_key_of(row: Columns) -> ApiKey:
+def api_key_of(row: Columns) -> ApiKey:
+    """From a row of `api_key`, whoever reads it."""
     return ApiKey(
         key_id=row["key_id"],
         tenant_id=row["tenant_id"],
@@ -370,6 +376,7 @@ def _api_key_of(row: Columns) -> ApiKey:
         created_at=row["created_at"],
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
+        revoked_reason=row["revoked_reason"],
         last_used_at=row["last_used_at"],
         scope_filter=tuple(row["scope_filter"]),
         description=row["description"],

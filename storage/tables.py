@@ -115,6 +115,7 @@ class ApiKey(Model):
     created_at = fields.BigIntField()
     expires_at = fields.BigIntField(null=True)
     revoked_at = fields.BigIntField(null=True)
+    revoked_reason = Text(null=True)
     last_used_at = fields.BigIntField(null=True)
     scope_filter = ArrayField("text", default=list)
     description = Text(null=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -9,10 +10,11 @@ from typing import Any, Final
 from domain.authority import Permission
 from domain.credentials import present
 from domain.identity import API_KEY_ID, TENANT_ID
-from domain.outcomes import Accepted, InvalidState, Outcome
+from domain.outcomes import Accepted, AccessDenied, InvalidState, Outcome
 from domain.paging import LIST_MAX, check_first
-from domain.shapes import Shape, check_name, check_optional_integer, check_text
+from domain.shapes import Shape, check_name, check_optional_integer, check_optional_text, check_text
 from domain.tenancy import (
+    KEY_REVOKED,
     NO_KEY,
     ApiKey,
     IssuedKey,
@@ -37,8 +39,6 @@ from workers.registry import (
     Turn,
     check_owner,
     refuse_invisible,
-    refuse_manager,
-    refuse_reader,
 )
 from workers.request import Caller
 
@@ -47,6 +47,13 @@ UPDATE_KEY: Final = "apiKeys.update"
 REVOKE_KEY: Final = "apiKeys.revoke"
 
 DESCRIPTION_MAX: Final = 1_024
+REASON_MAX: Final = 512
+_REASON: Final = re.compile(rf"[^\0\ud800-\udfff]{{1,{REASON_MAX}}}")
+OPERATORS_WORDS: Final = {
+    Permission.TENANCY_READ: Permission.ADMIN_KEYS_READ,
+    Permission.TENANCY_MANAGE: Permission.ADMIN_KEYS_WRITE,
+}
+"""What a member of the root tenant may hold instead: the Cycles protocol has words of its own for keys alone."""
 CLOSED: Final = InvalidState(state="closed", message="the tenant has been closed")
 """Closing a tenant for budgets revokes its keys and lets nobody make another one."""
 
@@ -98,7 +105,7 @@ class KeyDesk:
             request = self._registrar.request(caller, CREATE_KEY, idempotency_key=idempotency_key, content=content)
         except Shape as shape:
             return shape.refusal
-        if denied := caller.principal.refuse_for(Permission.TENANCY_MANAGE, tenant_id=owner):
+        if denied := _refuse(caller, Permission.TENANCY_MANAGE, tenant_id=owner):
             return denied
         if denied := refuse_permissions(caller.principal, allowed, tenant_id=owner, scope_filter=confined):
             return denied
@@ -143,7 +150,7 @@ class KeyDesk:
         """Change what a key may and how it is called; what is None stays, an empty scope filter lifts it.
 
         Refuses in this order: INVALID_INPUT (shape), ACCESS_DENIED, CONFLICT (key), NOT_FOUND (another tenant's too),
-        ACCESS_DENIED (a permission or a reach that the caller lacks), INVALID_STATE (revoked, or closed for budgets).
+        ACCESS_DENIED (a permission or a reach that the caller lacks), INVALID_STATE (closed for budgets, revoked, over).
         """
         try:
             wanted = check_text(key_id, "keyId", API_KEY_ID)
@@ -160,7 +167,7 @@ class KeyDesk:
             request = self._registrar.request(caller, UPDATE_KEY, idempotency_key=idempotency_key, content=content)
         except Shape as shape:
             return shape.refusal
-        if denied := refuse_manager(caller):
+        if denied := _refuse(caller, Permission.TENANCY_MANAGE):
             return denied
         changes = {field: value for field, value in given.items() if value is not None}
 
@@ -169,8 +176,8 @@ class KeyDesk:
             if key is None or not is_visible(caller.principal, key.tenant_id):
                 return NO_KEY
             changed = replace(key, **changes)
-            outcome = decide_update_key(caller.principal, key, changed)
-            if isinstance(outcome, Accepted) and await identity.is_closed_for_budgets(turn.connection, key.tenant_id):
+            outcome = decide_update_key(caller.principal, key, changed, now=await turn.now())
+            if not isinstance(outcome, AccessDenied) and await _is_closed(turn, key):
                 return CLOSED
             if isinstance(outcome, Accepted) and changed != key:
                 await identity.flush_api_key_changed(turn.connection, changed)
@@ -178,29 +185,36 @@ class KeyDesk:
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
 
-    async def revoke_api_key(self, caller: Caller, *, key_id: Any, idempotency_key: Any = None) -> Outcome[ApiKey]:
+    async def revoke_api_key(
+        self, caller: Caller, *, key_id: Any, reason: Any = None, once: bool = False, idempotency_key: Any = None
+    ) -> Outcome[ApiKey]:
         """The key stops to be accepted, on every node within a second; its open streams end.
 
-        Refuses in this order: INVALID_INPUT, ACCESS_DENIED, CONFLICT (key), NOT_FOUND (another tenant's too).
+        `once`: that it was revoked before is refused, not repeated. Refuses in this order: INVALID_INPUT, ACCESS_DENIED,
+        CONFLICT (key), NOT_FOUND (another tenant's too), and with `once` INVALID_STATE (closed for budgets, revoked).
         """
         try:
             wanted = check_text(key_id, "keyId", API_KEY_ID)
-            request = self._registrar.request(
-                caller, REVOKE_KEY, idempotency_key=idempotency_key, content={"keyId": wanted}
-            )
+            why = check_optional_text(reason, "reason", _REASON)
+            content = {"keyId": wanted} if why is None else {"keyId": wanted, "reason": why}
+            request = self._registrar.request(caller, REVOKE_KEY, idempotency_key=idempotency_key, content=content)
         except Shape as shape:
             return shape.refusal
-        if denied := refuse_manager(caller):
+        if denied := _refuse(caller, Permission.TENANCY_MANAGE):
             return denied
 
         async def decide(turn: Turn) -> Outcome[ApiKey]:
             key = await identity.lock_api_key(turn.connection, wanted)
             if key is None or not is_visible(caller.principal, key.tenant_id):
                 return NO_KEY
+            if once and await _is_closed(turn, key):
+                return CLOSED
+            if once and key.revoked_at is not None:
+                return KEY_REVOKED
             now = await turn.now()
-            outcome = decide_revoke_key(key, now=now)
+            outcome = decide_revoke_key(key, now=now, reason=why)
             if isinstance(outcome, Accepted) and outcome.answer != key:
-                await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now)
+                await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now, reason=why)
             return outcome
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
@@ -211,7 +225,7 @@ class KeyDesk:
             wanted = check_text(key_id, "keyId", API_KEY_ID)
         except Shape as shape:
             return shape.refusal
-        if denied := refuse_reader(caller):
+        if denied := _refuse(caller, Permission.TENANCY_READ):
             return denied
         async with self._registrar.reading() as turn:
             key = await identity.get_api_key(turn.connection, wanted)
@@ -237,7 +251,7 @@ class KeyDesk:
             count = check_first(first, most=LIST_MAX)
         except Shape as shape:
             return shape.refusal
-        if denied := refuse_reader(caller):
+        if denied := _refuse(caller, Permission.TENANCY_READ):
             return denied
         async with self._registrar.reading() as turn:
             if refusal := await refuse_invisible(turn, caller, owner):
@@ -246,6 +260,19 @@ class KeyDesk:
                 turn.connection, owner, first=count, after=after, include_revoked=include_revoked
             )
         return Accepted(page)
+
+
+def _refuse(caller: Caller, permission: Permission, *, tenant_id: str | None = None) -> AccessDenied | None:
+    """Answered before any look-up (R4). `tenant_id` None: the thing itself says whose it is, which is looked at after."""
+    principal = caller.principal
+    if principal.is_root and principal.may(OPERATORS_WORDS[permission]):
+        return None
+    return principal.refuse_for(permission, tenant_id=tenant_id or principal.tenant_id)
+
+
+async def _is_closed(turn: Turn, key: ApiKey) -> bool:
+    """Whatever happens to a key of a closed tenant, it is the tenant that says no (section 7 of the budget rules)."""
+    return await identity.is_closed_for_budgets(turn.connection, key.tenant_id)
 
 
 async def _issue(turn: Turn, asked: ApiKey, *, now: int) -> IssuedKey:

@@ -291,6 +291,7 @@ class CreateTenant(Command):
     """Make a tenant with its defaults. One that is there already stays as it is."""
 
     name: str
+    parent_tenant_id: str | None = None
     metadata: Mapping[str, Any] | None = None
     default_overage_policy: OveragePolicy | None = None
     default_ttl_ms: int | None = None

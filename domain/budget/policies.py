@@ -22,7 +22,7 @@ from domain.budget.shapes import (
     invalid,
 )
 from domain.budget.state import BudgetState
-from domain.budget.tenancy import refuse_closed
+from domain.budget.tenancy import refuse_closed, refuse_scope
 from domain.outcomes import Accepted, InvalidInput, NotFound, Refusal
 
 _MUTABLE = (
@@ -40,16 +40,16 @@ _MUTABLE = (
 
 
 def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) -> Accepted[Policy] | Refusal:
-    """Refuses in this order: INVALID_INPUT, TENANT_CLOSED, DUPLICATE_RESOURCE (the name is taken)."""
+    """Refuses in this order: INVALID_INPUT, ACCESS_DENIED, TENANT_CLOSED, DUPLICATE_RESOURCE (the name is taken)."""
     if (refusal := check_name(command.name, field="name", most=NAME_MAX) or _check(command)) is not None:
         return refusal
     pattern = parse_pattern(command.scope_pattern)
     if isinstance(pattern, Refusal):
         return pattern
-    if (refused := _refuse_term(command.effective_from_at, command.effective_until_at)) is not None:
+    if (empty := _refuse_term(command.effective_from_at, command.effective_until_at)) is not None:
+        return empty
+    if (refused := refuse_scope(command, pattern.text) or refuse_closed(state)) is not None:
         return refused
-    if (closed := refuse_closed(state)) is not None:
-        return closed
     if (existing := state.policies.get(command.policy_id)) is not None:
         return Accepted(replace(existing))  # the very same command, whose first commit was in doubt
     if (taken := _refuse_name(state, command.name)) is not None:
@@ -63,7 +63,7 @@ def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) ->
 def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) -> Accepted[Policy] | Refusal:
     """Change what is given; the pattern stays. An update that changes nothing says nothing.
 
-    Refuses in this order: INVALID_INPUT (shape), TENANT_CLOSED, NOT_FOUND, INVALID_INPUT (an empty term),
+    Refuses in this order: INVALID_INPUT (shape), TENANT_CLOSED, NOT_FOUND, ACCESS_DENIED, INVALID_INPUT (an empty term),
     DUPLICATE_RESOURCE.
     """
     if (refusal := _check_update(command)) is not None:
@@ -73,6 +73,8 @@ def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) ->
     policy = state.policies.get(command.policy_id)
     if policy is None:
         return NotFound(field="policy_id", message=f"no such policy: {command.policy_id}")
+    if (denied := refuse_scope(command, policy.pattern.text)) is not None:
+        return denied
     given = {name: value for name in _MUTABLE if (value := getattr(command, name)) is not None}
     changed = tuple(name for name, value in given.items() if value != getattr(policy, name))
     updated = replace(policy, **given)

@@ -77,7 +77,8 @@ class BudgetSort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetQuery:
-    """Utilization is (spent + reserved) / allocated in millionths; anything used of nothing is above all bounds."""
+    """Utilization is spent / allocated in millionths; of nothing it is nothing. A `scope_prefix` ends where a segment does,
+    unless it ends in `:` or `/`."""
 
     scope_prefix: str | None = None
     unit: Unit | None = None
@@ -122,9 +123,40 @@ class TenantSort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantQuery:
+    """`nameable`: only those whose ids the published protocol can name."""
+
     status: TenantStatus | None = None
+    parent_tenant_id: str | None = None
+    nameable: bool = False
     search: str | None = None
     sort_by: TenantSort = TenantSort.CREATED_AT
+    descending: bool = True
+
+
+class KeyStatus(StrEnum):
+    ACTIVE = "ACTIVE"
+    REVOKED = "REVOKED"
+    EXPIRED = "EXPIRED"
+
+
+class KeySort(StrEnum):
+    KEY_ID = "key_id"
+    NAME = "name"
+    TENANT_ID = "tenant_id"
+    STATUS = "status"
+    CREATED_AT = "created_at"
+    EXPIRES_AT = "expires_at"
+    """Keys without an end come after all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyQuery:
+    """`search` looks at the id and the name."""
+
+    tenant_id: str | None = None
+    status: KeyStatus | None = None
+    search: str | None = None
+    sort_by: KeySort = KeySort.CREATED_AT
     descending: bool = True
 
 

@@ -74,6 +74,8 @@ class Tenant:
     max_ttl_ms: int | None = None
     max_extensions: int | None = None
     expiry_policy: ExpiryPolicy = ExpiryPolicy.AUTO_RELEASE
+    parent_tenant_id: str | None = None
+    """The tenant that it belongs to, as was said when it was made. Nothing is decided by it."""
     denies_on_any_debt: bool = False
     """Strict reading of the debt rule: any debt blocks new holds, whatever the overdraft limit (decision 2)."""
     extension_lead_max_ms: int | None = None

@@ -9,10 +9,12 @@ from domain.amounts import INT64_MAX
 from domain.budget.commands import CreateTenant, UpdateTenant
 from domain.budget.events import AuditEntry, BudgetEvent, EventType, TenantCascade, TenantLifecycle
 from domain.budget.records import Budget, BudgetStatus, ReservationStatus, Tenant, TenantStatus
+from domain.budget.refusals import Duplicate
 from domain.budget.settlement import mark_released
-from domain.budget.shapes import NAME_MAX, check_name, check_range, check_ttl
+from domain.budget.shapes import NAME_MAX, check_name, check_range, check_ttl, invalid
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_closed
+from domain.identity import TENANT_ID
 from domain.outcomes import Accepted, InvalidInput, Refusal
 
 CASCADE_REASON: Final = "tenant_closed"
@@ -53,6 +55,7 @@ def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
     tenant = Tenant(
         tenant_id=command.tenant_id,
         name=command.name,
+        parent_tenant_id=command.parent_tenant_id,
         metadata=command.metadata,
         default_overage_policy=command.default_overage_policy,
         default_ttl_ms=command.default_ttl_ms,
@@ -73,9 +76,15 @@ def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
 
 
 def decide_create_tenant(state: BudgetState, command: CreateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
-    """The tenant is there already: it stays as it is, and the answer says so. Refuses INVALID_INPUT."""
+    """The tenant is there already: it stays as it is, and the answer says so.
+
+    Refuses INVALID_INPUT, then DUPLICATE_RESOURCE: the id is that of a tenant with another name (11.1).
+    """
     if (refusal := _check(command)) is not None:
         return refusal
+    if command.name != state.tenant.name:
+        message = f"the tenant {command.tenant_id} is there already, under another name"
+        return Duplicate(resource="tenant", resource_id=command.tenant_id, message=message)
     return Accepted(TenantAnswer(tenant=replace(state.tenant), changed_fields=()))
 
 
@@ -110,6 +119,8 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
 def _check(command: CreateTenant | UpdateTenant) -> InvalidInput | None:
     if command.name is not None and (refusal := check_name(command.name, field="name", most=NAME_MAX)) is not None:
         return refusal
+    if isinstance(command, CreateTenant) and (refused := _check_parent(command)) is not None:
+        return refused
     lead_ms = command.extension_lead_max_ms if isinstance(command, UpdateTenant) else None
     return (
         check_ttl(command.default_ttl_ms, field="default_reservation_ttl_ms")
@@ -117,6 +128,13 @@ def _check(command: CreateTenant | UpdateTenant) -> InvalidInput | None:
         or check_range(command.max_extensions, field="max_reservation_extensions", least=0, most=INT64_MAX)
         or check_range(lead_ms, field="extension_lead_max_ms", least=1, most=INT64_MAX)
     )
+
+
+def _check_parent(command: CreateTenant) -> InvalidInput | None:
+    parent = command.parent_tenant_id
+    if parent is None or (TENANT_ID.fullmatch(parent) and parent != command.tenant_id):
+        return None
+    return invalid("parent_tenant_id", "parent_tenant_id must be the id of another tenant", reason="grammar")
 
 
 def _changed(tenant: Tenant, command: UpdateTenant) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from domain.budget.events import AuditEntry, BudgetEvent
 from domain.budget.records import Budget, BudgetReservation, Policy, RateWindow, Tenant
 from domain.budget.replay import RememberedAnswer
 from domain.budget.state import Changes
+from domain.budget.tenants import CASCADE_REASON
 from domain.replay import RequestKey
 from storage.budget.answers import answer_of, answer_row
 from storage.budget.rows import (
@@ -251,10 +252,16 @@ class Flush:
 
 
 _FLUSH: Final = "select budget_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+# A tenant is closed once, so this may cost a round trip of its own.
+_WHY_REVOKED: Final = """
+update api_key set revoked_reason = $3 where tenant_id = any ($1) and key_id = any ($2) and revoked_reason is null
+"""
 
 
 async def flush_books(connection: AnyConnection, flush: Flush) -> None:
-    """Write the turn in one statement. Raises a serialization failure when a head has moved on since it was read."""
+    """Write the turn in one statement, and in another why keys went with their tenant.
+
+    Raises a serialization failure when a head has moved on since it was read."""
     rows = (
         flush.budgets,
         flush.reservations,
@@ -270,6 +277,9 @@ async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     )
     optional = [column or None for column in rows]
     await connection.execute(_FLUSH, flush.tenant_ids[0], flush.tenant_ids, flush.heads, *optional)
+    if flush.revoked:
+        keys = [row["key_id"] for row in flush.revoked]
+        await connection.execute(_WHY_REVOKED, flush.tenant_ids, keys, CASCADE_REASON)
 
 
 def _outbox_row(tenant_id: str, numbered: NumberedEvent, now: int) -> dict[str, Any]:

@@ -43,8 +43,10 @@ from tenant t left join budget_tenant b on b.tenant_id = t.tenant_id
 where ($1::text is null or {_TENANT_STATUS} = $1)
     and ($2::text is null or t.tenant_id ilike $2 or t.name ilike $2)
     and ($3::text[] is null or t.tenant_id = any ($3))
+    and ($4::text is null or b.parent_tenant_id = $4)
+    and (not $5::boolean or t.tenant_id ~ '^[a-z0-9-]{{3,64}}$')
 """,
-    arguments=3,
+    arguments=5,
     columns={
         TenantSort.TENANT_ID: Column("t.tenant_id"),
         TenantSort.NAME: Column("t.name"),
@@ -68,7 +70,13 @@ async def page_tenants(
     search = like(query.search) if query.search else None
     return await TENANTS.fetch(
         connection,
-        (query.status, search, None if tenant_ids is None else list(tenant_ids)),
+        (
+            query.status,
+            search,
+            None if tenant_ids is None else list(tenant_ids),
+            query.parent_tenant_id,
+            query.nameable,
+        ),
         sort=query.sort_by,
         descending=query.descending,
         after=after,

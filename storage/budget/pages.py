@@ -121,20 +121,25 @@ async def find_reserved(connection: AnyConnection, tenant_id: str, *, operation:
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 _UTILIZATION: Final = """case
-    when allocated > 0 then least(div((spent::numeric + reserved) * 1000000, allocated), 9223372036854775807)::bigint
-    when spent > 0 or reserved > 0 then 9223372036854775807
+    when allocated > 0 then least(div(spent::numeric * 1000000, allocated), 9223372036854775807)::bigint
     else 0
 end"""
+_SCOPE_PREFIX: Final = """($2::text is null or case
+    when $2 ~ '[:/]$' then starts_with(scope_path, $2)
+    else scope_path = $2 or starts_with(scope_path, $2 || '/')
+end)"""
+"""A prefix ends where a segment does: `agent:a` is not one of `agent:ab`. One that ends open is taken as it stands."""
 BUDGETS: Final = Listing(
     f"""
 from budget
 where ($1::text is null or tenant_id = $1)
-    and ($2::text is null or starts_with(scope_path, $2))
+    and {_SCOPE_PREFIX}
     and ($3::text is null or unit = $3)
     and ($4::text is null or status = $4)
     and ($5::boolean is null or is_over_limit = $5)
     and ($6::boolean is null or (debt > 0) = $6)
-    and ($7::bigint is null or {_UTILIZATION} >= $7) and ($8::bigint is null or {_UTILIZATION} <= $8)
+    and ($7::bigint is null or $7 <= 0 or (allocated > 0 and spent::numeric * 1000000 >= $7::numeric * allocated))
+    and ($8::bigint is null or allocated = 0 or spent::numeric * 1000000 <= $8::numeric * allocated)
     and ($9::text is null or scope_path ilike $9 or tenant_id ilike $9)
     and {confined("scope_path", "$10")}
 """,
@@ -227,32 +232,43 @@ def _owned_budget(row: Row) -> tuple[str, Budget]:
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 POLICIES: Final = Listing(
-    """
+    f"""
 from budget_policy
 where ($1::text is null or tenant_id = $1)
     and ($2::text is null or scope_pattern = $2)
     and ($3::text is null or status = $3)
     and ($4::text is null or name ilike $4 or scope_pattern ilike $4)
     and ($5::text is null or policy_id = $5)
+    and {confined("scope_pattern", "$6")}
 """,
-    arguments=5,
+    arguments=6,
     columns={PolicySort.CREATED_AT: Column("created_at", NUMBER)},
     id_column="policy_id",
 )
 
 
 async def page_policies(
-    connection: AnyConnection, tenant_id: str | None, query: PolicyQuery, *, after: Place | None, limit: int
+    connection: AnyConnection,
+    tenant_id: str | None,
+    query: PolicyQuery,
+    *,
+    scope_filter: Sequence[str],
+    after: Place | None,
+    limit: int,
 ) -> Page[tuple[str, Policy]]:
     """(tenant, policy); the tenant None: everybody's."""
     pattern = None if query.scope_pattern is None else query.scope_pattern.lower()
     search = like(query.search) if query.search else None
     return await POLICIES.fetch(
         connection,
-        (tenant_id, pattern, query.status, search, query.policy_id),
+        (tenant_id, pattern, query.status, search, query.policy_id, list(scope_filter) or None),
         sort=query.sort_by,
         descending=query.descending,
         after=after,
         limit=limit,
-        convert=lambda row: (row["tenant_id"], policy_of(row)),
+        convert=_owned_policy,
     )
+
+
+def _owned_policy(row: Row) -> tuple[str, Policy]:
+    return row["tenant_id"], policy_of(row)

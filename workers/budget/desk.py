@@ -278,6 +278,7 @@ class BudgetDesk(HoldingDesk):
         *,
         tenant_id: str,
         name: str,
+        parent_tenant_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         default_overage_policy: OveragePolicy | None = None,
         default_ttl_ms: int | None = None,
@@ -287,7 +288,7 @@ class BudgetDesk(HoldingDesk):
     ) -> BudgetOutcome[TenantAnswer]:
         """Root makes a tenant with its defaults; one that is there already stays as it is (`created` tells).
 
-        Refuses in this order: ACCESS_DENIED, INVALID_INPUT.
+        Refuses in this order: ACCESS_DENIED, INVALID_INPUT, DUPLICATE_RESOURCE (it is there under another name).
         """
         if (denied := refuse(caller, RIGHTS[CreateTenant], tenant_id)) is not None:
             return denied
@@ -298,6 +299,7 @@ class BudgetDesk(HoldingDesk):
             CreateTenant,
             tenant_id=tenant_id,
             name=name,
+            parent_tenant_id=parent_tenant_id,
             metadata=metadata,
             default_overage_policy=default_overage_policy,
             default_ttl_ms=default_ttl_ms,

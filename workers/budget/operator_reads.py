@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, TenantQuery
+from domain.authority import Permission
+from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, KeyQuery, TenantQuery
 from domain.outcomes import Refusal
 from domain.terms import HOUR_MS
+from storage.budget.keys import KEYS, SeenKey, page_keys
 from storage.budget.operators import (
     AUDIT,
     TENANTS,
@@ -66,6 +68,27 @@ class OperatorReads(ListingReads):
         mark, after = found
         async with self._snapshot() as (connection, _):
             page = await page_tenants(connection, query, after=after, limit=limit)
+        return listing(page, mark, lambda seen: seen)
+
+    async def keys(
+        self, caller: Caller, *, query: KeyQuery, limit: int = LIMIT_DEFAULT, cursor: str | None = None
+    ) -> Listing[SeenKey] | Refusal:
+        """Root: API keys of all tenants or of one. Refuses in this order: ACCESS_DENIED, INVALID_INPUT."""
+        found = self._begin(
+            caller,
+            rights.READ_KEYS if caller.principal.may(Permission.ADMIN_KEYS_READ) else rights.READ_TENANCY,
+            name="keys",
+            tenant=None,
+            query=query,
+            limit=limit,
+            cursor=cursor,
+            columns=KEYS.columns,
+        )
+        if isinstance(found, Refusal):
+            return found
+        mark, after = found
+        async with self._snapshot() as (connection, now):
+            page = await page_keys(connection, query, now=now, after=after, limit=limit)
         return listing(page, mark, lambda seen: seen)
 
     async def audit_log(

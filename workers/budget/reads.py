@@ -16,6 +16,9 @@ from domain.budget.queries import (
     BalanceQuery,
     BudgetQuery,
     BudgetSort,
+    KeyQuery,
+    KeySort,
+    KeyStatus,
     PolicyQuery,
     PolicySort,
     ReservationQuery,
@@ -25,7 +28,7 @@ from domain.budget.queries import (
     Window,
     query_mark,
 )
-from domain.budget.records import Budget, BudgetReservation, ReservationStatus
+from domain.budget.records import Budget, BudgetReservation, Policy, ReservationStatus
 from domain.budget.refusals import BudgetNotFound
 from domain.budget.replay import ANSWERS_KEPT_MS
 from domain.budget.reservations import expired
@@ -71,6 +74,9 @@ __all__ = [
     "BudgetQuery",
     "BudgetReads",
     "BudgetSort",
+    "KeyQuery",
+    "KeySort",
+    "KeyStatus",
     "Listing",
     "Overview",
     "PolicyQuery",
@@ -240,15 +246,16 @@ class BudgetReads(EventLogReads, OperatorReads):
         cursor: str | None = None,
         tenant_id: str | None = None,
         all_tenants: bool = False,
+        right: rights.Right = rights.READ_BUDGETS,
     ) -> Listing[SeenBudget] | Refusal:
-        """Budgets of one tenant; `all_tenants`: root, everybody's.
+        """Budgets of one tenant; `all_tenants`: root, everybody's. `right`: what it takes, where balances are asked for.
 
         Refuses in this order: ACCESS_DENIED, INVALID_INPUT, NOT_FOUND (tenant).
         """
         tenant = None if all_tenants else tenant_id or caller.principal.tenant_id
         found = self._begin(
             caller,
-            rights.READ_BUDGETS,
+            right,
             name="budgets",
             tenant=tenant,
             query=query,
@@ -266,8 +273,15 @@ class BudgetReads(EventLogReads, OperatorReads):
             page = await page_budgets(connection, tenant, query, scope_filter=scope_filter, after=after, limit=limit)
         return listing(page, mark, lambda owned: SeenBudget(tenant_id=owned[0], budget=owned[1]))
 
-    async def policy(self, caller: Caller, *, policy_id: str, tenant_id: str | None = None) -> SeenPolicy | Refusal:
-        """One policy of the tenant; for root, when it names none, of whichever.
+    async def policy(
+        self,
+        caller: Caller,
+        *,
+        policy_id: str,
+        tenant_id: str | None = None,
+        right: rights.Right = rights.READ_POLICIES,
+    ) -> SeenPolicy | Refusal:
+        """One policy of the tenant; for root, when it names none, of whichever. `right`: what it takes.
 
         Refuses in this order: ACCESS_DENIED, INVALID_INPUT, NOT_FOUND (policy).
         """
@@ -278,6 +292,7 @@ class BudgetReads(EventLogReads, OperatorReads):
             limit=1,
             tenant_id=tenant_id,
             all_tenants=anybodys,
+            right=right,
         )
         if isinstance(found, Refusal):
             return found
@@ -292,15 +307,16 @@ class BudgetReads(EventLogReads, OperatorReads):
         cursor: str | None = None,
         tenant_id: str | None = None,
         all_tenants: bool = False,
+        right: rights.Right = rights.READ_POLICIES,
     ) -> Listing[SeenPolicy] | Refusal:
-        """Policies of one tenant; `all_tenants`: root, everybody's.
+        """Policies of one tenant; `all_tenants`: root, everybody's. `right`: what it takes.
 
         Refuses in this order: ACCESS_DENIED, INVALID_INPUT, NOT_FOUND (tenant).
         """
         tenant = None if all_tenants else tenant_id or caller.principal.tenant_id
         found = self._begin(
             caller,
-            rights.READ_POLICIES,
+            right,
             name="policies",
             tenant=tenant,
             query=query,
@@ -314,8 +330,9 @@ class BudgetReads(EventLogReads, OperatorReads):
         async with self._snapshot() as (connection, _):
             if tenant is not None and not await _exists(connection, tenant):
                 return NO_TENANT
-            page = await page_policies(connection, tenant, query, after=after, limit=limit)
-        return listing(page, mark, lambda owned: SeenPolicy(tenant_id=owned[0], policy=owned[1]))
+            scope_filter = () if tenant is None else rights.scope_filter_of(caller, tenant)
+            page = await page_policies(connection, tenant, query, scope_filter=scope_filter, after=after, limit=limit)
+        return listing(page, mark, _seen_policy)
 
 
 async def _where_reserved(
@@ -330,6 +347,11 @@ async def _where_reserved(
         return {}
     found = await find_reserved(connection, tenant_id, operation=Reserve.operation, key=key)
     return {"created_until": now - ANSWERS_KEPT_MS} if found is None else {"reservation_id": found}
+
+
+def _seen_policy(owned: tuple[str, Policy]) -> SeenPolicy:
+    tenant_id, policy = owned
+    return SeenPolicy(tenant_id=tenant_id, policy=policy)
 
 
 async def _exists(connection: PooledConnection, tenant_id: str) -> bool:

@@ -52,6 +52,9 @@ READ_BUDGETS: Final = Right(Permission.BUDGETS_READ, Permission.ADMIN_BUDGETS_RE
 READ_BALANCES: Final = Right(Permission.BALANCES_READ, Permission.ADMIN_BUDGETS_READ)
 READ_POLICIES: Final = Right(Permission.POLICIES_READ, Permission.ADMIN_POLICIES_READ)
 READ_TENANTS: Final = Right(None, Permission.ADMIN_TENANTS_READ)
+READ_KEYS: Final = Right(None, Permission.ADMIN_KEYS_READ)
+READ_TENANCY: Final = Right(None, Permission.TENANCY_READ)
+"""Keys are the registry's, whose own word for reading them does as well."""
 READ_AUDIT: Final = Right(None, Permission.ADMIN_AUDIT_READ)
 READ_OVERVIEW: Final = Right(None, Permission.ADMIN_READ)
 LIST_RESERVATIONS: Final = Right(Permission.RESERVATIONS_LIST, Permission.ADMIN_READ)

@@ -14,6 +14,7 @@ from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.listings import PAGE_MAX, page, page_of, refuse_other_tenant, subject_of
 from server.rest.cycles.query import Query
 from workers.budget.reads import BudgetQuery
+from workers.budget.rights import READ_BALANCES
 
 ADMIN_PARAMETERS: Final = ("tenant_id", "scope_prefix", "unit")
 
@@ -48,7 +49,9 @@ async def _ledgers(exchange: Exchange, query: Query) -> Answer:
     if (refused := refuse_other_tenant(exchange, query.text("tenant_id"))) is not None:
         return refused
     wanted = BudgetQuery(scope_prefix=query.text("scope_prefix"), unit=query.choice("unit", Unit))
-    found = await exchange.runtime.budget_reads.budgets(exchange.caller, query=wanted, **list_of(query))
+    found = await exchange.runtime.budget_reads.budgets(
+        exchange.caller, query=wanted, right=READ_BALANCES, **list_of(query)
+    )
     if isinstance(found, Refusal):
         return found
     return Reply(page("balances", [show_budget(seen.tenant_id, seen.budget) for seen in found.items], found))

@@ -30,6 +30,7 @@ from server.rest.cycles.failures import Plane
 from workers.budget import rights
 from workers.budget.event_log import READ_EVENTS
 from workers.budget.rights import RIGHTS, Right
+from workers.key_desk import OPERATORS_WORDS
 
 
 def _operation(
@@ -53,9 +54,13 @@ _LOOK_AT_ONE: Final = Operation(
 )
 """Any word about reservations will do."""
 
-KEYS_READ: Final = Right(None, Permission.TENANCY_READ)
-KEYS_WRITE: Final = Right(None, Permission.TENANCY_MANAGE)
-"""Keys are the registry's, which has permissions of its own."""
+_READ_KEYS, _WRITE_KEYS = ((word, OPERATORS_WORDS[word]) for word in OPERATORS_WORDS)
+"""Keys are the registry's, which has permissions of its own; the protocol's will do as well."""
+
+
+def _keys(handle: Handle, words: tuple[Permission, ...], *, has_body: bool = False) -> Operation:
+    return Operation(handle, Access.ADMIN, Plane.ADMIN, admin=words, has_body=has_body)
+
 
 RESOURCES: Final = {
     "/v1/decide": {"POST": _runtime(runtime.decide, RIGHTS[commands.Evaluate])},
@@ -75,7 +80,7 @@ RESOURCES: Final = {
     },
     "/v1/balances": {"GET": _runtime(get_balances, rights.READ_BALANCES, has_body=False)},
     "/v1/auth/introspect": {"GET": _admin(introspection.introspect, None, access=Access.EITHER)},
-    "/v1/auth/validate": {"POST": _admin(validate, KEYS_READ, has_body=True)},
+    "/v1/auth/validate": {"POST": _keys(validate, _READ_KEYS, has_body=True)},
     "/v1/admin/tenants": {
         "POST": _admin(tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
         "GET": _admin(tenants.list_, rights.READ_TENANTS),
@@ -85,12 +90,12 @@ RESOURCES: Final = {
         "PATCH": _admin(tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
     },
     "/v1/admin/api-keys": {
-        "POST": _admin(keys.create, KEYS_WRITE, has_body=True),
-        "GET": _admin(key_lists.list_, KEYS_READ),
+        "POST": _keys(keys.create, _WRITE_KEYS, has_body=True),
+        "GET": _keys(key_lists.list_, _READ_KEYS),
     },
     "/v1/admin/api-keys/{key_id}": {
-        "PATCH": _admin(keys.update, KEYS_WRITE, has_body=True),
-        "DELETE": _admin(keys.revoke, KEYS_WRITE),
+        "PATCH": _keys(keys.update, _WRITE_KEYS, has_body=True),
+        "DELETE": _keys(keys.revoke, _WRITE_KEYS),
     },
     "/v1/admin/budgets": {
         "POST": _admin(budgets.create, RIGHTS[commands.CreateBudget], access=Access.EITHER, has_body=True),

@@ -268,13 +268,20 @@ MAIN, AGENT, DOLLARS, THEIRS = (TENANT, TOKENS), (BOT, TOKENS), (TENANT, USD), (
         ({"tenant_id": ACME}, {MAIN, AGENT, DOLLARS}),
         ({"tenant_id": "nobody"}, set()),
         ({"scope_prefix": BOT}, {AGENT}),
+        ({"scope_prefix": BOT[:-1]}, set()),
+        ({"scope_prefix": f"{TENANT}/agent:"}, {AGENT}),
+        ({"scope_prefix": f"{TENANT}/"}, {AGENT}),
+        ({"scope_prefix": TENANT}, {MAIN, AGENT, DOLLARS}),
         ({"unit": USD}, {DOLLARS}),
         ({"status": "FROZEN"}, {DOLLARS}),
         ({"has_debt": "true"}, {AGENT}),
         ({"has_debt": "false"}, {MAIN, DOLLARS, THEIRS}),
         ({"over_limit": "true"}, set()),
         ({"utilization_min": "0.9", "tenant_id": ACME}, {MAIN, AGENT}),
+        ({"utilization_min": "0.900001", "tenant_id": ACME}, {AGENT}),
+        ({"utilization_min": "0"}, {MAIN, AGENT, DOLLARS, THEIRS}),
         ({"utilization_max": "0"}, {DOLLARS, THEIRS}),
+        ({"utilization_max": "0.9"}, {MAIN, DOLLARS, THEIRS}),
         ({"search": "OTHER"}, {THEIRS}),
         ({"search": "bot", "unit": USD}, set()),
     ],
@@ -304,6 +311,14 @@ async def test_and_in_any_order(world: World, params: dict[str, Any], first: tup
 
 
 @pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("limit", ["101", "100000000", "0", "-5"])
+async def test_a_limit_without_bounds_is_served_as_far_as_a_page_goes(world: World, limit: str) -> None:
+    """The document declares none for this list."""
+    body = ok(await world.get("/v1/admin/budgets", by=ADMIN, limit=limit))
+    assert len(body["ledgers"]) == (4 if int(limit) > 4 else 1)
+
+
+@pytest.mark.usefixtures("several")
 async def test_a_tenant_sees_its_own_whatever_it_asks_for(world: World) -> None:
     assert set(await listed(world, by=OTHER, tenant_id=ACME)) == {THEIRS}
     await world.add_key("confined", scope_filter=["agent:bot"])
@@ -313,7 +328,7 @@ async def test_a_tenant_sees_its_own_whatever_it_asks_for(world: World) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"limit": "101"},
+        {"limit": "many"},
         {"unit": "EUR"},
         {"status": "GONE"},
         {"over_limit": "perhaps"},

@@ -110,10 +110,31 @@ async def test_a_key_is_revoked_once_and_changed_no_more(world: World) -> None:
     made = await world.add_key("worker")
     path = f"/v1/admin/api-keys/{made['key_id']}"
     shown = ok(await world.ask("DELETE", path, by=ADMIN, reason="leaked"))
-    assert (shown["status"], shown["revoked_at"]) == ("REVOKED", show_instant(B))
+    assert (shown["status"], shown["revoked_at"], shown["revoked_reason"]) == ("REVOKED", show_instant(B), "leaked")
+    (kept,) = await _listed(world, search=made["key_id"])
+    assert kept == shown
     revoked = (409, "KEY_REVOKED")
     assert refused(await world.ask("DELETE", path, by=ADMIN)) == revoked
     assert refused(await world.ask("PATCH", path, {"name": "x"}, by=ADMIN)) == revoked
+
+
+async def test_a_key_that_is_over_is_changed_no_more(world: World) -> None:
+    made = await world.add_key("worker", expires_at=show_instant(B + DAY))
+    world.clock.advance(DAY)
+    path = f"/v1/admin/api-keys/{made['key_id']}"
+    assert refused(await world.ask("PATCH", path, {"name": "x"}, by=ADMIN)) == (409, "KEY_EXPIRED")
+    assert ok(await world.ask("DELETE", path, by=ADMIN))["status"] == "REVOKED"
+
+
+async def test_a_reason_has_an_end(world: World) -> None:
+    made = await world.add_key("worker")
+    path = f"/v1/admin/api-keys/{made['key_id']}"
+    assert refused(await world.ask("DELETE", path, by=ADMIN, reason="r" * 513)) == INVALID
+    assert "revoked_reason" not in ok(await world.ask("DELETE", path, by=ADMIN, reason=""))
+
+
+async def test_a_key_may_have_no_permission_at_all(world: World) -> None:
+    assert (await world.add_key("idle", permissions=[]))["permissions"] == []
 
 
 @pytest.mark.parametrize("key_id", ["key_00000000000000000000000000", "nonsense"])
@@ -215,6 +236,19 @@ async def test_an_operator_of_few_permissions_may_few_things(world: World) -> No
     ok(await world.get("/v1/admin/tenants", by=None, headers=headers))
     answer = await world.post("/v1/admin/tenants", {"nonsense": 1}, by=None, headers=headers)
     assert refused(answer) == (403, "INSUFFICIENT_PERMISSIONS")
+
+
+async def test_the_protocols_own_words_for_keys_will_do(world: World) -> None:
+    await world.add_operator("reader", ["admin:apikeys:read"])
+    await world.add_operator("maker", ["admin:apikeys:write", "balances:read"])
+    path, body = "/v1/admin/api-keys", {"tenant_id": ACME, "name": "k", "permissions": ["balances:read"]}
+    reader, maker = ({"by": None, "headers": {"X-Admin-API-Key": world.secrets[name]}} for name in ("reader", "maker"))
+    assert ok(await world.get(path, **reader))["keys"]
+    assert refused(await world.post(path, body, **reader)) == (403, "INSUFFICIENT_PERMISSIONS")
+    assert refused(await world.get(path, **maker)) == (403, "INSUFFICIENT_PERMISSIONS")
+    made = ok(await world.post(path, body, **maker), 201)
+    assert refused(await world.post(path, {**body, "permissions": ["budgets:write"]}, **maker))[0] == 403
+    ok(await world.ask("DELETE", f"{path}/{made['key_id']}", **maker))
 
 
 async def test_a_tenants_key_tells_what_it_may(world: World) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from domain.instants import show_instant
-from tests.edges.cycles.world import ACME, ADMIN, BOT, OTHER, TENANT, B, World, ok, refused
+from domain.outcomes import Accepted
+from tests.edges.cycles.world import ACME, ADMIN, BOT, OPERATOR, OTHER, TENANT, B, World, ok, refused
 
 INVALID = (400, "INVALID_REQUEST")
 
@@ -16,6 +17,7 @@ async def test_a_tenant_is_made_once_and_found_again(world: World) -> None:
     body = {
         "tenant_id": "new-one",
         "name": "New One",
+        "parent_tenant_id": ACME,
         "metadata": {"plan": "gold"},
         "default_commit_overage_policy": "REJECT",
         "default_reservation_ttl_ms": 5_000,
@@ -27,9 +29,40 @@ async def test_a_tenant_is_made_once_and_found_again(world: World) -> None:
     assert made == {**body, "status": "ACTIVE", "created_at": show_instant(B)} | {
         name: made[name] for name in made.keys() & {"updated_at"}
     }
-    again = ok(await world.post("/v1/admin/tenants", {**body, "name": "Other"}, by=ADMIN), 200)
-    assert again["name"] == "New One"
+    again = ok(await world.post("/v1/admin/tenants", {**body, "max_reservation_extensions": 5}, by=ADMIN), 200)
+    assert again == made
     assert ok(await world.get("/v1/admin/tenants/new-one", by=ADMIN)) == again
+    taken = await world.post("/v1/admin/tenants", {"tenant_id": "new-one", "name": "Somebody else"}, by=ADMIN)
+    assert refused(taken) == (409, "DUPLICATE_RESOURCE")
+
+
+async def test_a_tenant_shows_the_defaults_that_hold_for_it(world: World) -> None:
+    assert (
+        ok(await world.get(f"/v1/admin/tenants/{ACME}", by=ADMIN)).items()
+        >= {
+            "default_commit_overage_policy": "ALLOW_IF_AVAILABLE",
+            "default_reservation_ttl_ms": 60_000,
+            "max_reservation_ttl_ms": 3_600_000,
+            "max_reservation_extensions": 10,
+            "reservation_expiry_policy": "AUTO_RELEASE",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize("tenant_id", ["Acme:EU", "x", "under_score", "a" * 65])
+async def test_a_tenant_that_the_wire_cannot_name_is_none_of_its_tenants(world: World, tenant_id: str) -> None:
+    """It was made elsewhere. Its keys and budgets are as good as anybody's."""
+    made = await world.node.tenancy.create_tenant(OPERATOR, tenant_id=tenant_id, name="Elsewhere")
+    assert isinstance(made, Accepted)
+    assert await listed(world) == [ACME, "root"]
+    expected = (404, "TENANT_NOT_FOUND")
+    assert refused(await world.get(f"/v1/admin/tenants/{tenant_id}", by=ADMIN)) == expected
+    assert refused(await world.ask("PATCH", f"/v1/admin/tenants/{tenant_id}", {"name": "x"}, by=ADMIN)) == expected
+    await world.add_key("theirs", tenant_id)
+    assert ok(await world.get("/v1/auth/introspect", by="theirs"))["tenant_id"] == tenant_id
+    assert [
+        key["tenant_id"] for key in ok(await world.get("/v1/admin/api-keys", by=ADMIN, tenant_id=tenant_id))["keys"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +82,9 @@ async def test_a_tenant_is_made_once_and_found_again(world: World) -> None:
         {"max_reservation_ttl_ms": 86_400_001},
         {"max_reservation_extensions": -1},
         {"reservation_expiry_policy": "NEVER"},
-        {"parent_tenant_id": ACME},
+        {"parent_tenant_id": ""},
+        {"parent_tenant_id": "new-one"},
+        {"parent_tenant_id": "a b"},
         {"status": "ACTIVE"},
     ],
 )
@@ -102,7 +137,7 @@ async def test_closing_takes_holds_budgets_and_keys_along_and_says_so(world: Wor
     for scope in (TENANT, BOT):
         assert await world.numbers(scope, "status", "reserved", "remaining") == ("CLOSED", 0, 100)
     keys = ok(await world.get("/v1/admin/api-keys", by=ADMIN, tenant_id=ACME))["keys"]
-    assert [key["status"] for key in keys] == ["REVOKED"]
+    assert [(key["status"], key["revoked_reason"]) for key in keys] == [("REVOKED", "tenant_closed")]
     logs = ok(await world.get("/v1/admin/audit/logs", by=ADMIN, request_id=closing.headers["x-request-id"]))["logs"]
     assert sorted(entry["operation"] for entry in logs) == [
         "api_key.revoked_via_tenant_cascade",
@@ -118,6 +153,7 @@ async def test_closing_takes_holds_budgets_and_keys_along_and_says_so(world: Wor
 
 async def test_nothing_is_made_for_a_closed_tenant(world: World) -> None:
     await world.budget(TENANT, 100)
+    key_id = (await world.add_key("old"))["key_id"]
     await world.set_tenant(status="CLOSED")
     closed = (409, "TENANT_CLOSED")
     budget = {"tenant_id": ACME, "scope": BOT, "unit": "TOKENS", "allocated": {"unit": "TOKENS", "amount": 1}}
@@ -130,6 +166,8 @@ async def test_nothing_is_made_for_a_closed_tenant(world: World) -> None:
         await world.ask("PATCH", "/v1/admin/budgets", {}, by=ADMIN, **place),
         await world.post("/v1/admin/policies", policy, by=ADMIN),
         await world.post("/v1/admin/api-keys", {"tenant_id": ACME, "name": "k"}, by=ADMIN),
+        await world.ask("PATCH", f"/v1/admin/api-keys/{key_id}", {"name": "x"}, by=ADMIN),
+        await world.ask("DELETE", f"/v1/admin/api-keys/{key_id}", by=ADMIN),
     ):
         assert refused(answer) == closed
 
@@ -140,7 +178,9 @@ async def several(world: World) -> list[str]:
     names = ["bravo", "alpha", "charlie"]
     for name in names:
         world.clock.advance(1_000)
-        ok(await world.post("/v1/admin/tenants", {"tenant_id": name, "name": f"{name} inc"}, by=ADMIN), 201)
+        parent = {"parent_tenant_id": "alpha"} if name == "charlie" else {}
+        body = {"tenant_id": name, "name": f"{name} inc", **parent}
+        ok(await world.post("/v1/admin/tenants", body, by=ADMIN), 201)
     await world.set_tenant("charlie", status="SUSPENDED")
     return names
 
@@ -166,7 +206,8 @@ async def listed(world: World, **params: Any) -> list[str]:
         ({"status": "SUSPENDED"}, ["charlie"]),
         ({"search": "INC"}, ["charlie", "alpha", "bravo"]),
         ({"search": ""}, ["charlie", "alpha", "bravo", ACME, "root"]),
-        ({"parent_tenant_id": "alpha"}, []),
+        ({"parent_tenant_id": "alpha"}, ["charlie"]),
+        ({"parent_tenant_id": "bravo"}, []),
     ],
 )
 async def test_tenants_are_listed_in_any_order(world: World, params: dict[str, Any], expected: list[str]) -> None:

@@ -224,6 +224,10 @@ async def test_the_same_path_lists_ledgers_when_it_is_asked_as_the_admin_plane(w
     rows = ok(await world.get("/v1/balances", scope_prefix=BOT))["balances"]
     assert [(row["scope"], row["unit"], row["tenant_id"]) for row in rows] == [(BOT, "TOKENS", ACME), (BOT, USD, ACME)]
     assert len(ok(await world.get("/v1/balances", unit="TOKENS"))["balances"]) == 3
+    await world.add_key("reader", permissions=["balances:read"])
+    assert len(ok(await world.get("/v1/balances", by="reader", unit="TOKENS"))["balances"]) == 3
+    await world.add_key("governor", permissions=["budgets:read"])
+    assert refused(await world.get("/v1/balances", by="governor", unit="TOKENS"))[0] == 403
     await world.add_tenant(OTHER)
     assert refused(await world.get("/v1/balances", tenant_id=ACME, by=OTHER)) == (403, "FORBIDDEN")
     assert refused(await world.get("/v1/balances", unit="TOKENS", limit="101")) == INVALID

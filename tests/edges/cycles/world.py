@@ -39,6 +39,10 @@ TOKENS: Final = "TOKENS"
 USD: Final = "USD_MICROCENTS"
 ADMIN: Final = "admin"
 """The name of the operator's key."""
+OPERATOR: Final = Caller(
+    principal=Principal(key_id="key_tests", tenant_id="root", is_root=True, permissions=frozenset({EVERYTHING}))
+)
+"""Who asks a desk directly, for what this wire does not have."""
 
 POLL_S: Final = 0.01
 TRIES_MAX: Final = 1_000
@@ -200,10 +204,7 @@ class World:
 
     async def add_operator(self, name: str, permissions: list[str]) -> None:
         """A key of the root tenant, which this wire cannot make."""
-        principal = Principal(key_id="key_tests", tenant_id="root", is_root=True, permissions=frozenset({EVERYTHING}))
-        made = await self.node.keys.create_api_key(
-            Caller(principal=principal), tenant_id="root", name=name, permissions=permissions
-        )
+        made = await self.node.keys.create_api_key(OPERATOR, tenant_id="root", name=name, permissions=permissions)
         assert isinstance(made, Accepted), made
         assert made.answer.secret is not None
         self.secrets[name] = made.answer.secret

@@ -133,13 +133,15 @@ async def test_a_tenants_row_made_by_two_nodes_at_once_is_one(two_nodes: BudgetW
     world = two_nodes
     answers, refusals = await at_once(
         *(
-            world.nodes[number % 2].budgets.create_tenant(world.root, tenant_id="new", name=f"name {number}")
+            world.nodes[number % 2].budgets.create_tenant(
+                world.root, tenant_id="new", name="New", max_extensions=number
+            )
             for number in range(8)
         )
     )
     assert refusals == []
     assert [answer.created for answer in answers].count(True) == 1
-    assert len({answer.tenant.name for answer in answers}) == 1
+    assert len({answer.tenant.max_extensions for answer in answers}) == 1
 
 
 async def test_a_node_that_was_overtaken_reads_again(two_nodes: BudgetWorld) -> None:

@@ -49,8 +49,9 @@ async def test_a_new_tenant_has_its_defaults_and_can_be_used_at_once(world: Budg
         )
     )
     assert answer.created
-    again = accepted(await desk.create_tenant(world.root, tenant_id="new", name="Another name"))
-    assert (again.created, again.tenant.name) == (False, "New")
+    again = accepted(await desk.create_tenant(world.root, tenant_id="new", name="New", default_ttl_ms=9_000))
+    assert (again.created, again.tenant.default_ttl_ms) == (False, 2_000)
+    refused(await desk.create_tenant(world.root, tenant_id="new", name="Another name"), "DUPLICATE_RESOURCE")
     seen = await world.node.budget_reads.tenant(world.root, tenant_id="new")
     assert isinstance(seen, SeenTenant)
     assert (seen.tenant.metadata, seen.tenant.expiry_policy) == ({"plan": "small"}, ExpiryPolicy.GRACE_ONLY)

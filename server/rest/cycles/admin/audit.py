@@ -10,7 +10,7 @@ from domain.budget.queries import WORDS_MAX
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
-from server.rest.cycles.admin.reading import list_of, search_of
+from server.rest.cycles.admin.reading import lenient_list_of, search_of
 from server.rest.cycles.answers import Document, show_amount
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.listings import page
@@ -56,7 +56,7 @@ class Order(Enum):
 async def list_(exchange: Exchange) -> Answer:
     """No entry has an error code, so asking for one finds nothing and excluding some hides nothing."""
     query = exchange.query()
-    wanted, paging = _audit_query(query), list_of(query)
+    wanted, paging = _audit_query(query), lenient_list_of(query)
     query.words("error_code_exclude", most=WORDS_MAX)
     if query.words("error_code", most=WORDS_MAX) or wanted.operations == ():
         return Reply({"logs": [], "has_more": False})

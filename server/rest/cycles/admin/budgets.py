@@ -15,7 +15,7 @@ from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.admin.reading import (
     instant_in_body,
-    list_of,
+    lenient_list_of,
     named_budget,
     search_of,
     tenant_in_body,
@@ -147,7 +147,7 @@ async def list_(exchange: Exchange) -> Answer:
         query=_budget_query(query),
         tenant_id=tenant_id,
         all_tenants=exchange.is_admin and tenant_id is None,
-        **list_of(query),
+        **lenient_list_of(query),
     )
     if isinstance(found, Refusal):
         return empty("ledgers") if is_unknown_tenant(found) else found

@@ -29,13 +29,13 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Capability to the permissions any of which gives it: the published table, word by word."""
 
-OPERATORS_ONLY: Final[Mapping[str, Permission]] = {
-    "view_overview": Permission.ADMIN_READ,
-    "view_audit": Permission.ADMIN_AUDIT_READ,
-    "view_tenants": Permission.ADMIN_TENANTS_READ,
-    "view_api_keys": Permission.TENANCY_READ,
-    "manage_tenants": Permission.ADMIN_TENANTS_WRITE,
-    "manage_api_keys": Permission.TENANCY_MANAGE,
+OPERATORS_ONLY: Final[Mapping[str, tuple[Permission, ...]]] = {
+    "view_overview": (Permission.ADMIN_READ,),
+    "view_audit": (Permission.ADMIN_AUDIT_READ,),
+    "view_tenants": (Permission.ADMIN_TENANTS_READ,),
+    "view_api_keys": (Permission.ADMIN_KEYS_READ, Permission.TENANCY_READ),
+    "manage_tenants": (Permission.ADMIN_TENANTS_WRITE,),
+    "manage_api_keys": (Permission.ADMIN_KEYS_WRITE, Permission.TENANCY_MANAGE),
 }
 """Never a tenant's, whatever its key carries. An operator's key has what it takes to ask, as `*` always has."""
 
@@ -48,7 +48,7 @@ async def introspect(exchange: Exchange) -> Answer:
     words = known_words(principal.permissions)
     shown: Document = {"authenticated": True, "auth_type": "admin" if exchange.is_admin else "tenant"}
     if exchange.is_admin:
-        operators = {name: principal.may(word) for name, word in OPERATORS_ONLY.items()}
+        operators = {name: any(map(principal.may, words)) for name, words in OPERATORS_ONLY.items()}
         shown["permissions"] = [EVERYTHING] if EVERYTHING in principal.permissions else words
         shown["capabilities"] = capabilities_of(words) | operators
         return Reply(shown)

@@ -18,21 +18,21 @@ from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.failures import ErrorCode, Failure
 from server.rest.cycles.requests import Closed
+from workers.budget.reads import KeyStatus
+from workers.key_desk import REASON_MAX
 
 EXPIRES_AFTER_MS: Final = 90 * DAY_MS
 """A key that is made without an end gets this one, as in the reference (11.2)."""
 NEVER: Final = "9999-12-31T23:59:59.000Z"
 """The wire has no key without an end; those that were made elsewhere may have none."""
-REASON_MAX: Final = 512
 
 _CAPITAL: Final = re.compile("[A-Z]")
-
-ACTIVE, REVOKED, EXPIRED = "ACTIVE", "REVOKED", "EXPIRED"
 
 STATES: Final = {
     "closed": ErrorCode.TENANT_CLOSED,
     "deleted": ErrorCode.TENANT_CLOSED,
     "revoked": ErrorCode.KEY_REVOKED,
+    "expired": ErrorCode.KEY_EXPIRED,
 }
 """The state that forbids a change, as the wire calls it."""
 
@@ -64,7 +64,7 @@ async def create(exchange: Exchange) -> Answer:
         tenant_id=body.tenant_id,
         name=body.name,
         description=body.description,
-        permissions=_permissions(body.permissions) or [word.value for word in BUDGET_DEFAULT],
+        permissions=_permissions([*BUDGET_DEFAULT] if body.permissions is None else body.permissions),
         scope_filter=body.scope_filter,
         expires_at=exchange.runtime.clock.local_ms() + EXPIRES_AFTER_MS if expires_at is None else expires_at,
         metadata=body.metadata,
@@ -73,7 +73,7 @@ async def create(exchange: Exchange) -> Answer:
         return unknown_tenant(_named(outcome))
     issued = outcome.answer
     assert issued.secret is not None, "asked for without an idempotency key, it is new"
-    shown = show_key(issued.key, now=issued.key.created_at)
+    shown = show_key(issued.key, KeyStatus.ACTIVE)
     names = ("key_id", "key_prefix", "tenant_id", "permissions", "created_at", "expires_at")
     document = {"key_secret": issued.secret, **{name: shown[name] for name in names}}
     return Reply(document, 201, owner=body.tenant_id)
@@ -94,23 +94,22 @@ async def update(exchange: Exchange) -> Answer:
 
 
 async def revoke(exchange: Exchange) -> Answer:
-    """A key is revoked once. Read first, since for the desk a second time is the same as the first."""
-    exchange.query().text("reason", most=REASON_MAX)
-    key_id = exchange.path("key_id")
-    found = await exchange.runtime.keys.get_api_key(exchange.caller, key_id=key_id)
-    if isinstance(found, Accepted) and found.answer.revoked_at is not None:
-        return Failure(status=409, error=ErrorCode.KEY_REVOKED, message="the key has been revoked already")
-    return _told(exchange, await exchange.runtime.keys.revoke_api_key(exchange.caller, key_id=key_id))
+    """A key is revoked once; for whoever asks a second time it is too late to say why."""
+    reason = exchange.query().text("reason", most=REASON_MAX)
+    outcome = await exchange.runtime.keys.revoke_api_key(
+        exchange.caller, key_id=exchange.path("key_id"), reason=reason, once=True
+    )
+    return _told(exchange, outcome)
 
 
-def show_key(key: ApiKey, *, now: int) -> Document:
+def show_key(key: ApiKey, status: KeyStatus) -> Document:
     shown: Document = {
         "key_id": key.key_id,
         "tenant_id": key.tenant_id,
         "key_prefix": key.prefix,
         "name": key.name,
         "permissions": known_words(key.permissions),
-        "status": status_of(key, now=now),
+        "status": status.value,
         "created_at": show_instant(key.created_at),
         "expires_at": NEVER if key.expires_at is None else show_instant(key.expires_at),
     }
@@ -123,13 +122,15 @@ def show_key(key: ApiKey, *, now: int) -> Document:
     for name, at in (("last_used_at", key.last_used_at), ("revoked_at", key.revoked_at)):
         if at is not None:
             shown[name] = show_instant(at)
+    if key.revoked_reason is not None:
+        shown["revoked_reason"] = key.revoked_reason
     return shown
 
 
-def status_of(key: ApiKey, *, now: int) -> str:
+def status_of(key: ApiKey, *, now: int) -> KeyStatus:
     if key.revoked_at is not None:
-        return REVOKED
-    return EXPIRED if key.expires_at is not None and now >= key.expires_at else ACTIVE
+        return KeyStatus.REVOKED
+    return KeyStatus.EXPIRED if key.expires_at is not None and now >= key.expires_at else KeyStatus.ACTIVE
 
 
 def _permissions(words: list[str] | None) -> list[str] | None:
@@ -144,7 +145,7 @@ def _permissions(words: list[str] | None) -> list[str] | None:
 def _told(exchange: Exchange, outcome: Any) -> Answer:
     if isinstance(outcome, Accepted):
         key: ApiKey = outcome.answer
-        return Reply(show_key(key, now=exchange.runtime.clock.local_ms()), owner=key.tenant_id)
+        return Reply(show_key(key, status_of(key, now=exchange.runtime.clock.local_ms())), owner=key.tenant_id)
     return _named(outcome)
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from domain.budget.commands import UpdatePolicy
 from domain.budget.records import Policy, PolicyStatus, RateLimits, TtlOverride
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.values import Caps, OveragePolicy
 from domain.instants import show_instant
-from domain.outcomes import NotFound, Refusal
+from domain.outcomes import Refusal
 from server.rest.cycles.admin.reading import (
     instant_in_body,
-    list_of,
+    lenient_list_of,
     tenant_in_body,
     tenant_in_query,
     unknown_tenant,
 )
 from server.rest.cycles.answers import Document, show_caps
-from server.rest.cycles.exchange import Answer, Exchange, RefusedError, Reply
+from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.listings import empty, is_unknown_tenant, page
 from server.rest.cycles.requests import Closed
 from workers.budget.reads import PolicyQuery
+from workers.budget.rights import RIGHTS
 
 
 class CapsBody(Closed, frozen=True):
@@ -120,7 +122,7 @@ async def list_(exchange: Exchange) -> Answer:
     tenant_id = tenant_in_query(exchange, query)
     wanted = PolicyQuery(scope_pattern=query.text("scope_pattern"), status=query.choice("status", PolicyStatus))
     found = await exchange.runtime.budget_reads.policies(
-        exchange.caller, query=wanted, tenant_id=tenant_id, **list_of(query)
+        exchange.caller, query=wanted, tenant_id=tenant_id, **lenient_list_of(query)
     )
     if isinstance(found, Refusal):
         return empty("policies") if is_unknown_tenant(found) else found
@@ -128,10 +130,16 @@ async def list_(exchange: Exchange) -> Answer:
 
 
 async def update(exchange: Exchange) -> Answer:
+    """An operator names only the policy: whose it is, follows from it (11.5)."""
     body = await exchange.body(UpdateBody)
     policy_id, tenant_id = exchange.path("policy_id"), None
-    if exchange.is_admin and (tenant_id := await _owner_of(exchange, policy_id)) is None:
-        return NotFound(field="policy_id", message="no such policy")
+    if exchange.is_admin:
+        found = await exchange.runtime.budget_reads.policy(
+            exchange.caller, policy_id=policy_id, right=RIGHTS[UpdatePolicy]
+        )
+        if isinstance(found, Refusal):
+            return found
+        tenant_id = found.tenant_id
     outcome = await exchange.runtime.budgets.update_policy(
         exchange.caller,
         tenant_id=tenant_id,
@@ -142,16 +150,6 @@ async def update(exchange: Exchange) -> Answer:
         **body.rules(),
     )
     return _told(outcome, tenant_id)
-
-
-async def _owner_of(exchange: Exchange, policy_id: str) -> str | None:
-    """Whose policy it is: an operator names only the policy (11.5)."""
-    found = await exchange.runtime.budget_reads.policy(exchange.caller, policy_id=policy_id)
-    if isinstance(found, NotFound):
-        return None
-    if isinstance(found, Refusal):
-        raise RefusedError(found)
-    return found.tenant_id
 
 
 def show_policy(policy: Policy) -> Document:

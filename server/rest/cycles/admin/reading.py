@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from domain.amounts import Unit
+from domain.amounts import INT64_MAX, INT64_MIN, Unit
 from domain.instants import read_instant
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.exchange import Exchange
 from server.rest.cycles.failures import TENANT_FIELDS, ErrorCode, Failure
-from server.rest.cycles.listings import page_of
+from server.rest.cycles.listings import PAGE_DEFAULT, page_of
 from server.rest.cycles.query import Query
 
 PAGE_MAX: Final = 100
@@ -19,8 +19,15 @@ _TENANT: Final = "tenant:"
 
 
 def list_of(query: Query) -> dict[str, Any]:
-    """The limit and the cursor of a list of this plane."""
+    """The limit and the cursor of a list whose document bounds the limit: what lies outside is refused."""
     return page_of(query, most=PAGE_MAX)
+
+
+def lenient_list_of(query: Query) -> dict[str, Any]:
+    """The same where the document states no bounds: whatever is asked for is served, as far as one page goes."""
+    limit = query.integer("limit", least=INT64_MIN, most=INT64_MAX)
+    bounded = PAGE_DEFAULT if limit is None else max(1, min(limit, PAGE_MAX))
+    return {"limit": bounded, "cursor": query.text("cursor")}
 
 
 def search_of(query: Query) -> str | None:
