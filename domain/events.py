@@ -34,6 +34,23 @@ class EventRecord:
         return encode_cursor(self.stream, self.seq)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event before it has a place: what whoever publishes it knows.
+
+    `is_for_operators`: it stands in the mirror alone, since tenants are not shown its type (8.2).
+    """
+
+    event_id: str
+    tenant_id: str
+    type: str
+    occurred_at: int
+    payload: Mapping[str, Any]
+    request_id: str | None = None
+    trace_id: str | None = None
+    is_for_operators: bool = False
+
+
 def encode_cursor(stream: str, seq: int) -> str:
     """Opaque to clients: good for this stream only."""
     return base64.urlsafe_b64encode(f"{seq}/{stream}".encode()).decode().rstrip("=")

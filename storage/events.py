@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.events import EventRecord
+from domain.events import EventRecord, NewEvent
 from storage.database import AnyConnection, Row, affected
 
 
@@ -63,6 +63,20 @@ async def relay(
     row = await connection.fetchrow(_RELAY, outbox.value, *columns, node, HINT_MAX)
     assert row is not None, "the function gives one row"
     return Relayed(row["moved"], row["streams"], [_appended(event) for event in row["appended"] or ()])
+
+
+_APPEND: Final = "select event_append($1, $2)"
+
+
+async def append_events(connection: AnyConnection, events: Iterable[NewEvent], *, recorded_at: int) -> None:
+    """Put events at the end of the mirror and, unless they are for operators, of their tenants' streams, in the caller's
+    transaction.
+
+    For what no actor orders. The streams stay locked until the caller commits, so it is the last thing that it does.
+    """
+    rows = [{**asdict(event), "recorded_at": recorded_at} for event in events]
+    if rows:
+        await connection.execute(_APPEND, rows, HINT_MAX)
 
 
 _LATE: Final = {

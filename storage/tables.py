@@ -120,6 +120,7 @@ class ApiKey(Model):
     scope_filter = ArrayField("text", default=list)
     description = Text(null=True)
     metadata = Document(null=True)
+    expiry_told = fields.BooleanField(default=False)
 
     class Meta:
         table = "api_key"

@@ -31,7 +31,19 @@ from domain.tenancy import (
 )
 from storage import identity
 from storage.database import AnyConnection
+from storage.key_ends import claim_expired_keys
 from storage.paging import Page, Position
+from workers.announcing import (
+    ACTIVE,
+    API_KEY_CREATED,
+    API_KEY_EXPIRED,
+    API_KEY_PERMISSIONS_CHANGED,
+    API_KEY_REVOKED,
+    EXPIRED,
+    REVOKED,
+    Announcer,
+    key_facts,
+)
 from workers.authority import new_secret
 from workers.ids import IdSource
 from workers.registry import (
@@ -54,6 +66,9 @@ OPERATORS_WORDS: Final = {
     Permission.TENANCY_MANAGE: Permission.ADMIN_KEYS_WRITE,
 }
 """What a member of the root tenant may hold instead: the Cycles protocol has words of its own for keys alone."""
+EXPIRED_MAX: Final = 100
+"""Expired keys that one transaction tells of."""
+STATUS_AFTER: Final = {API_KEY_REVOKED: REVOKED, API_KEY_EXPIRED: EXPIRED}
 CLOSED: Final = InvalidState(state="closed", message="the tenant has been closed")
 """Closing a tenant for budgets revokes its keys and lets nobody make another one."""
 
@@ -64,6 +79,7 @@ class KeyDesk:
     def __init__(self, registrar: Registrar, ids: IdSource) -> None:
         self._registrar = registrar
         self._ids = ids
+        self._announcer = Announcer(ids)
 
     async def viewer(self, caller: Caller) -> Outcome[Viewer]:
         """Who the caller is: any valid key may ask."""
@@ -129,7 +145,9 @@ class KeyDesk:
                 return refusal
             if await identity.is_closed_for_budgets(turn.connection, owner):
                 return CLOSED
-            return Accepted(await _issue(turn, asked, now=now))
+            issued = await _issue(turn, asked, now=now)
+            await self._tell(turn, caller, API_KEY_CREATED, issued.key)
+            return Accepted(issued)
 
         return await self._registrar.write(
             request, decide, subject=lambda issued: issued.key.key_id, again=_issued_before
@@ -181,6 +199,8 @@ class KeyDesk:
                 return CLOSED
             if isinstance(outcome, Accepted) and changed != key:
                 await identity.flush_api_key_changed(turn.connection, changed)
+                if (changed.permissions, changed.scope_filter) != (key.permissions, key.scope_filter):
+                    await self._tell(turn, caller, API_KEY_PERMISSIONS_CHANGED, changed, previous_status=ACTIVE)
             return outcome
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
@@ -215,6 +235,7 @@ class KeyDesk:
             outcome = decide_revoke_key(key, now=now, reason=why)
             if isinstance(outcome, Accepted) and outcome.answer != key:
                 await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now, reason=why)
+                await self._tell(turn, caller, API_KEY_REVOKED, outcome.answer, previous_status=ACTIVE)
             return outcome
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
@@ -260,6 +281,31 @@ class KeyDesk:
                 turn.connection, owner, first=count, after=after, include_revoked=include_revoked
             )
         return Accepted(page)
+
+    async def tell_of_expired_keys(self) -> int:
+        """A job: one `api_key.expired` for each key whose time is over; how many. Two nodes at once tell once."""
+        told = 0
+        while True:
+            async with self._registrar.writing() as turn:
+                keys = await claim_expired_keys(turn.connection, now=await turn.now(), limit=EXPIRED_MAX)
+                for key in keys:
+                    if key.revoked_at is None:
+                        await self._tell(turn, None, API_KEY_EXPIRED, key, previous_status=ACTIVE)
+                        told += 1
+            if len(keys) < EXPIRED_MAX:
+                return told
+
+    async def _tell(
+        self, turn: Turn, caller: Caller | None, kind: str, key: ApiKey, *, previous_status: str | None = None
+    ) -> None:
+        await self._announcer.tell(
+            turn.connection,
+            kind,
+            tenant_id=key.tenant_id,
+            data=key_facts(key, new_status=STATUS_AFTER.get(kind, ACTIVE), previous_status=previous_status),
+            now=await turn.now(),
+            caller=caller,
+        )
 
 
 def _refuse(caller: Caller, permission: Permission, *, tenant_id: str | None = None) -> AccessDenied | None:

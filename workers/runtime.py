@@ -48,7 +48,19 @@ from workers.provider_desk import ProviderDesk
 from workers.registry import Registrar
 from workers.relay import Listener, Relay
 from workers.retention import RetentionJob
-from workers.schedule import BOUNDARIES, CLOSING, EXPIRY, METER, RELAY, RETENTION, SCAN, USED_KEYS, Ran, Schedule
+from workers.schedule import (
+    BOUNDARIES,
+    CLOSING,
+    EXPIRED_KEYS,
+    EXPIRY,
+    METER,
+    RELAY,
+    RETENTION,
+    SCAN,
+    USED_KEYS,
+    Ran,
+    Schedule,
+)
 from workers.supervisor import Supervisor
 from workers.tenancy_desk import TenancyDesk
 
@@ -154,6 +166,9 @@ class Runtime:
         async def note_used_keys() -> Ran:
             return Ran(counts={"keys": await self.authenticator.flush_last_used()})
 
+        async def tell_of_expired_keys() -> Ran:
+            return Ran(counts={"keys": await self.keys.tell_of_expired_keys()})
+
         self.schedule = Schedule(
             {
                 BOUNDARIES: boundaries.run_once,
@@ -163,6 +178,7 @@ class Runtime:
                 RELAY: sweep,
                 CLOSING: close_tenants,
                 USED_KEYS: note_used_keys,
+                EXPIRED_KEYS: tell_of_expired_keys,
                 RETENTION: retention.run_once,
             },
             self.supervisor,

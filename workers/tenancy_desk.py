@@ -7,7 +7,7 @@ root tenant, manage every tenant; a tenant's members their own projects. Keys ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from domain.authority import Permission
@@ -28,6 +28,7 @@ from domain.tenancy import (
 )
 from storage import identity
 from storage.paging import Page, Position
+from workers.announcing import ACTIVE, CLOSED, TENANT_CLOSED, TENANT_CREATED, Announcer
 from workers.ids import IdSource
 from workers.registry import (
     Registrar,
@@ -58,6 +59,7 @@ class TenancyDesk:
         self._registrar = registrar
         self._ids = ids
         self._close_tenant = close_tenant
+        self._announcer = Announcer(ids)
 
     # -- tenants ---------------------------------------------------------------------------------------------------
 
@@ -83,6 +85,7 @@ class TenancyDesk:
                 return refusal
             tenant = Tenant(tenant_id=wanted, name=title, is_root=False, created_at=await turn.now())
             await identity.flush_tenant(turn.connection, tenant)
+            await self._tell(turn, caller, TENANT_CREATED, {"tenant_id": wanted, "new_status": ACTIVE})
             return Accepted(tenant)
 
         return await self._registrar.write(
@@ -110,7 +113,11 @@ class TenancyDesk:
             now = await turn.now()
             outcome = decide_delete_tenant(tenant, now=now)
             if isinstance(outcome, Accepted) and outcome.answer != tenant:
+                is_closed = await identity.is_closed_for_budgets(turn.connection, wanted)
                 await identity.flush_tenant_deleted(turn.connection, wanted, deleted_at=now)
+                if not is_closed:  # that closing has been told of
+                    facts = {"tenant_id": wanted, "previous_status": ACTIVE, "new_status": CLOSED}
+                    await self._tell(turn, caller, TENANT_CLOSED, facts | {"changed_fields": ["status"]})
             return outcome
 
         outcome = await self._registrar.write(
@@ -267,6 +274,11 @@ class TenancyDesk:
                 turn.connection, owner, first=count, after=after, include_deleted=include_deleted
             )
         return Accepted(page)
+
+    async def _tell(self, turn: Turn, caller: Caller, kind: str, facts: Mapping[str, Any]) -> None:
+        await self._announcer.tell(
+            turn.connection, kind, tenant_id=facts["tenant_id"], data=facts, now=await turn.now(), caller=caller
+        )
 
     # -- closing ---------------------------------------------------------------------------------------------------
 

@@ -56,9 +56,10 @@ async def listening(world: World, document: str, *given: Any, **variables: Any) 
 
 
 async def relayed(world: World, count: int) -> list[dict[str, Any]]:
-    """Every event of every tenant, once there are so many."""
+    """Every event about the grants of every tenant, once there are so many."""
     for _ in range(2_000):
         found = (await world.data(EVENTS, all=True, first=200))["events"]["edges"]
+        found = [edge for edge in found if edge["node"]["type"].startswith("reservation-grant.")]
         if len(found) >= count:
             return found
         await asyncio.sleep(0.005)
@@ -74,7 +75,8 @@ async def test_events_are_paged_oldest_first_and_filtered(world: World) -> None:
     rest = (await world.data(EVENTS, world.callers["a"], after=page["pageInfo"]["endCursor"]))["events"]
     active = (await world.data(EVENTS, all=True, types=["reservation-grant.active"]))["events"]
 
-    assert [edge["node"]["seq"] for edge in everything] == ["1", "2", "3"]
+    numbers = [int(edge["node"]["seq"]) for edge in everything]
+    assert numbers == list(range(numbers[0], numbers[0] + 3))
     assert [edge["node"]["type"] for edge in of_a["edges"]] == ["reservation-grant.created", "reservation-grant.active"]
     assert (len(page["edges"]), page["pageInfo"]["hasNextPage"]) == (1, True)
     assert rest["edges"] == of_a["edges"][1:]
