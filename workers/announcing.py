@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from domain.budget.rates import EVENT_OF
 from domain.events import NewEvent
 from domain.tenancy import ApiKey
 from storage.database import AnyConnection
@@ -20,7 +21,7 @@ API_KEY_EXPIRED: Final = "api_key.expired"
 TENANT_CREATED: Final = "tenant.created"
 TENANT_CLOSED: Final = "tenant.closed"
 
-FOR_TENANTS: Final = frozenset({TENANT_CLOSED})
+FOR_TENANTS: Final = frozenset({TENANT_CLOSED, *EVENT_OF.values()})
 """A tenant's own stream begins with what it does itself: nobody could have listened when it was made, and how its keys
 come and go is for operators (8.2)."""
 

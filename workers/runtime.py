@@ -20,11 +20,13 @@ from storage.database import Database
 from storage.events import Outbox
 from workers import measures
 from workers.actor import Directory
+from workers.announcing import Announcer
 from workers.authority import Authenticator, ensure_root
 from workers.budget.asking import BudgetAsker
 from workers.budget.desk import BudgetDesk
 from workers.budget.expiry import ExpiryJob
 from workers.budget.loading import TenantBooks
+from workers.budget.rates import RatesJob
 from workers.budget.reads import BudgetReads
 from workers.budget.turn import BudgetTurn
 from workers.capacity.asking import CapacityAsker
@@ -54,6 +56,7 @@ from workers.schedule import (
     EXPIRED_KEYS,
     EXPIRY,
     METER,
+    RATES,
     RELAY,
     RETENTION,
     SCAN,
@@ -179,6 +182,7 @@ class Runtime:
                 CLOSING: close_tenants,
                 USED_KEYS: note_used_keys,
                 EXPIRED_KEYS: tell_of_expired_keys,
+                RATES: RatesJob(self.budget_asker, Announcer(self.ids)).run_once,
                 RETENTION: retention.run_once,
             },
             self.supervisor,

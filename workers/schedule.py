@@ -33,6 +33,7 @@ EXPIRY: Final = "budget.expiry"
 RELAY: Final = "events.relay"
 CLOSING: Final = "tenants.closing"
 USED_KEYS: Final = "keys.used"
+RATES: Final = "budget.rates"
 EXPIRED_KEYS: Final = "keys.expired"
 RETENTION: Final = "retention"
 
@@ -55,6 +56,7 @@ TABLE: Final = (
     Entry(name=CLOSING, every_ms=30 * SECOND_MS, purpose="finish deletions of tenants that were interrupted"),
     Entry(name=USED_KEYS, every_ms=MINUTE_MS, purpose="write down which API keys were used"),
     Entry(name=EXPIRED_KEYS, every_ms=10 * SECOND_MS, purpose="tell of API keys whose time is over"),
+    Entry(name=RATES, every_ms=30 * SECOND_MS, purpose="tell of frequent denials and expiries"),
     Entry(name=RETENTION, every_ms=HOUR_MS, purpose="remove events and remembered answers that are old"),
 )
 JOB_NAMES: Final = tuple(entry.name for entry in TABLE)
