@@ -17,6 +17,8 @@ PAIRS: Final = tuple(first + second for first in ALPHABET for second in ALPHABET
 _BODY: Final = "[0-9a-hjkmnp-tv-z]{26,52}"
 
 TENANT_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+RESERVED_TENANT_IDS: Final = frozenset({"__admin__", "__unauth__", "__system__"})
+"""Words of the Cycles protocol for what is no tenant's: requests of operators and of nobody, and the system's events."""
 IDEMPOTENCY_KEY: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 RESERVATION_ID: Final = re.compile(r"[A-Za-z0-9._/:-]{1,300}")
 POOL_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from domain.authority import EVERYTHING, TENANT_DEFAULT, Permission, Principal
+from domain.identity import RESERVED_TENANT_IDS, TENANT_ID
 from domain.outcomes import Accepted, AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Outcome, Refusal
-from domain.shapes import Shape
+from domain.shapes import Shape, check_text
 
 PERMISSIONS_MAX: Final = 64
 """Permissions of one key: far above the number there are, so that a list is always a short row."""
@@ -100,6 +101,14 @@ class Viewer:
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
+
+
+def check_new_tenant_id(value: Any, field: str) -> str:
+    """Raises `Shape`, also for the words that stand for no tenant (`RESERVED_TENANT_IDS`)."""
+    tenant_id = check_text(value, field, TENANT_ID)
+    if tenant_id in RESERVED_TENANT_IDS:
+        raise Shape(InvalidInput(field=field, reason="reserved", message=f"{field} is a reserved word"))
+    return tenant_id
 
 
 def refuse_new_tenant(taken_by: Tenant | None) -> Refusal | None:

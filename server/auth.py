@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 
 from workers.authority import Authenticator
 from workers.request import Caller
@@ -19,13 +20,24 @@ def secret_of(headers: Mapping[str, str]) -> str | None:
 
 
 async def caller_of(
-    authenticator: Authenticator, secret: str | None, *, request_id: str | None, trace_id: str | None
+    authenticator: Authenticator,
+    secret: str | None,
+    *,
+    request_id: str | None,
+    trace_id: str | None,
+    request: HTTPConnection | None = None,
 ) -> Caller | None:
-    """The caller behind a key; None without a valid one."""
+    """The caller behind a key; None without a valid one. `request`: where it comes from, for the audit log."""
     principal = await authenticator.authenticate(secret) if secret else None
     if principal is None:
         return None
-    return Caller(principal=principal, request_id=request_id, trace_id=trace_id)
+    return Caller(
+        principal=principal,
+        request_id=request_id,
+        trace_id=trace_id,
+        source_ip=None if request is None or request.client is None else request.client.host,
+        user_agent=None if request is None else request.headers.get("user-agent"),
+    )
 
 
 def _as_sent(text: str) -> str:

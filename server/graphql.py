@@ -93,7 +93,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
 
     async def _respond(self, request: Request) -> Response:
         try:
-            caller = await caller_of(_runtime(request).authenticator, secret_of(request.headers), **_ids(request))
+            secret = secret_of(request.headers)
+            caller = await caller_of(_runtime(request).authenticator, secret, **_ids(request), request=request)
             if caller is None:
                 return self._fail(request, 401, unauthenticated(), headers={"www-authenticate": "Bearer"})
             _refuse_length(request.headers, self.body_max)

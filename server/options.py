@@ -15,5 +15,6 @@ def options_of(settings: Settings) -> RuntimeOptions:
         scan_seconds=settings.scan_seconds,
         event_days=settings.event_days,
         answer_days=settings.answer_days,
+        audit_days=settings.audit_days,
         runs_jobs=settings.jobs,
     )

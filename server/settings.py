@@ -75,6 +75,7 @@ class Settings:
     )
     event_days: int = field(default=30, metadata=_about("how long events are kept for subscribers to resume"))
     answer_days: int = field(default=30, metadata=_about("how long idempotency keys of requests are remembered"))
+    audit_days: int = field(default=400, metadata=_about("how long the audit log is kept"))
     log_format: str = field(default="auto", metadata=_about("json, text, or auto: text on a terminal, JSON elsewhere"))
     log_level: str = field(default="info", metadata=_about("debug, info, warning or error"))
     jobs: bool = field(default=True, metadata=_about("on or off: whether this node runs jobs; any number may"))
@@ -157,6 +158,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "gone_after_misses": _integer(1, 100),
     "event_days": _integer(7, 3_650),
     "answer_days": _integer(1, 3_650),
+    "audit_days": _integer(1, 36_500),
     "log_format": _one_of("auto", "json", "text"),
     "log_level": _one_of("debug", "info", "warning", "error"),
     "jobs": lambda text: {"on": True, "off": False}[_one_of("on", "off")(text)],

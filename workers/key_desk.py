@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from domain.authority import Permission
+from domain.budget.events import CREATED
 from domain.credentials import present
 from domain.identity import API_KEY_ID, TENANT_ID
 from domain.outcomes import Accepted, AccessDenied, InvalidState, Outcome
@@ -46,6 +47,7 @@ from workers.announcing import (
 )
 from workers.authority import new_secret
 from workers.ids import IdSource
+from workers.recording import record
 from workers.registry import (
     Registrar,
     Turn,
@@ -147,6 +149,8 @@ class KeyDesk:
                 return CLOSED
             issued = await _issue(turn, asked, now=now)
             await self._tell(turn, caller, API_KEY_CREATED, issued.key)
+            told = {"name": title, "permissions": list(allowed)}
+            await self._record(turn, caller, "createApiKey", asked, now=now, status=CREATED, metadata=told)
             return Accepted(issued)
 
         return await self._registrar.write(
@@ -193,14 +197,12 @@ class KeyDesk:
             key = await identity.lock_api_key(turn.connection, wanted)
             if key is None or not is_visible(caller.principal, key.tenant_id):
                 return NO_KEY
-            changed = replace(key, **changes)
-            outcome = decide_update_key(caller.principal, key, changed, now=await turn.now())
+            changed, now = replace(key, **changes), await turn.now()
+            outcome = decide_update_key(caller.principal, key, changed, now=now)
             if not isinstance(outcome, AccessDenied) and await _is_closed(turn, key):
                 return CLOSED
-            if isinstance(outcome, Accepted) and changed != key:
-                await identity.flush_api_key_changed(turn.connection, changed)
-                if (changed.permissions, changed.scope_filter) != (key.permissions, key.scope_filter):
-                    await self._tell(turn, caller, API_KEY_PERMISSIONS_CHANGED, changed, previous_status=ACTIVE)
+            if isinstance(outcome, Accepted):
+                await self._change(turn, caller, key, changed, now=now)
             return outcome
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
@@ -233,9 +235,12 @@ class KeyDesk:
                 return KEY_REVOKED
             now = await turn.now()
             outcome = decide_revoke_key(key, now=now, reason=why)
-            if isinstance(outcome, Accepted) and outcome.answer != key:
-                await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now, reason=why)
-                await self._tell(turn, caller, API_KEY_REVOKED, outcome.answer, previous_status=ACTIVE)
+            if isinstance(outcome, Accepted):
+                if outcome.answer != key:
+                    await identity.flush_api_key_revoked(turn.connection, wanted, revoked_at=now, reason=why)
+                    await self._tell(turn, caller, API_KEY_REVOKED, outcome.answer, previous_status=ACTIVE)
+                told = {"name": key.name}
+                await self._record(turn, caller, "revokeApiKey", key, now=now, reason=why, metadata=told)
             return outcome
 
         return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
@@ -305,6 +310,30 @@ class KeyDesk:
             data=key_facts(key, new_status=STATUS_AFTER.get(kind, ACTIVE), previous_status=previous_status),
             now=await turn.now(),
             caller=caller,
+        )
+
+    async def _change(self, turn: Turn, caller: Caller, key: ApiKey, changed: ApiKey, *, now: int) -> None:
+        """Write down what is different, and that it was asked for."""
+        if changed != key:
+            await identity.flush_api_key_changed(turn.connection, changed)
+        if (changed.permissions, changed.scope_filter) != (key.permissions, key.scope_filter):
+            await self._tell(turn, caller, API_KEY_PERMISSIONS_CHANGED, changed, previous_status=ACTIVE)
+        names = [field.name for field in fields(key)]
+        told = {
+            "name": key.name,
+            "changed_fields": [name for name in names if getattr(changed, name) != getattr(key, name)],
+        }
+        await self._record(turn, caller, "updateApiKey", key, now=now, metadata=told)
+
+    async def _record(self, turn: Turn, caller: Caller, operation: str, key: ApiKey, **told: Any) -> None:
+        await record(
+            turn,
+            self._ids,
+            caller,
+            operation=operation,
+            tenant_id=key.tenant_id,
+            resource=("api_key", key.key_id),
+            **told,
         )
 
 

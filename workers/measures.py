@@ -34,6 +34,7 @@ BOUNDARIES: Final = Counter("earmark_boundaries_applied_total", "Starts and ends
 EXPIRED_TENANTS: Final = Counter(
     "earmark_expiry_tenants_total", "Tenants that were asked to give back overdue budget reservations"
 )
+AUDIT_DROPPED: Final = Counter("earmark_audit_dropped_total", "Failed requests that are not on record", ["reason"])
 USAGE_RECORDS: Final = Counter("earmark_usage_records_total", "Usage records written", ["meter"])
 
 

@@ -16,6 +16,7 @@ class Caller:
     request_id: str | None = None
     trace_id: str | None = None
     source_ip: str | None = None
+    user_agent: str | None = None
     trace_flags: str | None = None
     """The two hex digits of the request's own `traceparent`; None when it had no valid one."""
 

@@ -1,14 +1,18 @@
-"""Retention: events and remembered answers are removed when they are old. Nothing else ever is."""
+"""Retention: events, remembered answers and the audit log are removed when they are old. Nothing else ever is."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from domain.terms import DAY_MS
 from storage.budget.answers import forget_answers as forget_budget_answers
+from storage.budget.audit_log import expire_entries
 from storage.database import Database, read_clock
 from storage.events import expire_events, page_streams
 from storage.replay import forget_answers
+from workers.budget.audit_log import UNKNOWN_TENANT
 from workers.capacity.turn import CREATE_GRANT
 from workers.clock import Clock
 from workers.schedule import Ran
@@ -17,6 +21,10 @@ EVENT_DAYS_LEAST: Final = 7
 """What clients are promised to find when they come back (D47)."""
 EVENT_DAYS: Final = 30
 ANSWER_DAYS: Final = 30
+AUDIT_DAYS: Final = 400
+"""A year that is to be accounted for, and time to do it."""
+UNKNOWN_DAYS: Final = 30
+"""Who had no valid key and tried: of use as long as somebody looks into it."""
 KEPT_ANSWERS: Final = (CREATE_GRANT,)
 """Operations whose answers live as long as what they made (D19): a key that made a grant is taken until it is gone."""
 ROWS_MAX: Final = 1_000
@@ -29,7 +37,13 @@ class RetentionJob:
     """Raises ValueError when events are to be kept shorter than is promised."""
 
     def __init__(
-        self, database: Database, clock: Clock, *, event_days: int = EVENT_DAYS, answer_days: int = ANSWER_DAYS
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        event_days: int = EVENT_DAYS,
+        answer_days: int = ANSWER_DAYS,
+        audit_days: int = AUDIT_DAYS,
     ) -> None:
         if event_days < EVENT_DAYS_LEAST:
             raise ValueError(f"events are kept for at least {EVENT_DAYS_LEAST} days, not {event_days}")
@@ -37,15 +51,21 @@ class RetentionJob:
         self._clock = clock
         self._event_ms = event_days * DAY_MS
         self._answer_ms = answer_days * DAY_MS
+        self._audit_ms = audit_days * DAY_MS
 
     async def run_once(self) -> Ran:
         """Remove everything that is too old, in small transactions."""
         async with self._database.acquire() as connection:
             now = self._clock.instant(await read_clock(connection))
         streams = await self._expire_events(before=now - self._event_ms)
-        answers = await self._forget_answers(before=now - self._answer_ms)
-        answers += await self._forget_budget_answers(now)
-        return Ran(counts={"streams": streams, "answers": answers})
+        before = now - self._answer_ms
+        answers = await self._remove(partial(forget_answers, before=before, keep=KEPT_ANSWERS))
+        # Each carries its own time, which the protocol sets (section 4.4).
+        answers += await self._remove(partial(forget_budget_answers, now=now))
+        entries = await self._remove(partial(expire_entries, before=now - self._audit_ms))
+        unknown_ms = min(UNKNOWN_DAYS * DAY_MS, self._audit_ms)
+        entries += await self._remove(partial(expire_entries, before=now - unknown_ms, tenant_id=UNKNOWN_TENANT))
+        return Ran(counts={"streams": streams, "answers": answers, "audit": entries})
 
     async def _expire_events(self, *, before: int) -> int:
         """How many streams had something to remove."""
@@ -69,21 +89,12 @@ class RetentionJob:
         async with self._database.transaction() as connection:
             return await expire_events(connection, stream, before=before, limit=ROWS_MAX)
 
-    async def _forget_answers(self, *, before: int) -> int:
+    async def _remove(self, some: Callable[..., Awaitable[int]]) -> int:
+        """Remove all that there is, some rows at a time. How many there were."""
         total = 0
         while True:
             async with self._database.transaction() as connection:
-                forgotten = await forget_answers(connection, before=before, keep=KEPT_ANSWERS, limit=ROWS_MAX)
-            total += forgotten
-            if forgotten < ROWS_MAX:
-                return total
-
-    async def _forget_budget_answers(self, now: int) -> int:
-        """Each carries its own time, which the protocol sets (section 4.4)."""
-        total = 0
-        while True:
-            async with self._database.transaction() as connection:
-                forgotten = await forget_budget_answers(connection, now=now, limit=ROWS_MAX)
-            total += forgotten
-            if forgotten < ROWS_MAX:
+                removed = await some(connection, limit=ROWS_MAX)
+            total += removed
+            if removed < ROWS_MAX:
                 return total

@@ -23,6 +23,7 @@ from workers.actor import Directory
 from workers.announcing import Announcer
 from workers.authority import Authenticator, ensure_root
 from workers.budget.asking import BudgetAsker
+from workers.budget.audit_log import AuditLog
 from workers.budget.desk import BudgetDesk
 from workers.budget.expiry import ExpiryJob
 from workers.budget.loading import TenantBooks
@@ -86,6 +87,7 @@ class RuntimeOptions:
     scan_seconds: int = 60
     event_days: int = 30
     answer_days: int = 30
+    audit_days: int = 400
     runs_jobs: bool = True
 
 
@@ -143,6 +145,7 @@ class Runtime:
         self.budget_asker = BudgetAsker(self.database, directory, self.ids, self.clock)
         self.budgets = BudgetDesk(self.budget_asker)
         self.budget_reads = BudgetReads(self.budget_asker)
+        self.audit_log = AuditLog(self.database, self.ids, self.clock)
 
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)
@@ -156,7 +159,11 @@ class Runtime:
         expiry = ExpiryJob(self.budget_asker)
         scan = ScanJob(self.asker, self.reservations, self.providers)
         retention = RetentionJob(
-            self.database, self.clock, event_days=self.options.event_days, answer_days=self.options.answer_days
+            self.database,
+            self.clock,
+            event_days=self.options.event_days,
+            answer_days=self.options.answer_days,
+            audit_days=self.options.audit_days,
         )
         scan_ms = self.options.scan_seconds * SECOND_MS
 

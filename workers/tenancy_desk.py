@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from domain.authority import Permission
+from domain.budget.events import CREATED
 from domain.identity import PROJECT_ID, TENANT_ID
 from domain.outcomes import Accepted, Outcome
 from domain.paging import LIST_MAX, check_first
@@ -20,6 +21,7 @@ from domain.tenancy import (
     NO_TENANT,
     Project,
     Tenant,
+    check_new_tenant_id,
     decide_delete_project,
     decide_delete_tenant,
     is_visible,
@@ -30,6 +32,7 @@ from storage import identity
 from storage.paging import Page, Position
 from workers.announcing import ACTIVE, CLOSED, TENANT_CLOSED, TENANT_CREATED, Announcer
 from workers.ids import IdSource
+from workers.recording import record
 from workers.registry import (
     Registrar,
     Turn,
@@ -71,7 +74,7 @@ class TenancyDesk:
         Refuses in this order: INVALID_INPUT, ACCESS_DENIED, CONFLICT (key), CONFLICT `tenant-exists`.
         """
         try:
-            wanted = check_text(tenant_id, "tenantId", TENANT_ID)
+            wanted = check_new_tenant_id(tenant_id, "tenantId")
             title = check_name(name, "name")
             content = {"tenantId": wanted, "name": title}
             request = self._registrar.request(caller, CREATE_TENANT, idempotency_key=idempotency_key, content=content)
@@ -86,6 +89,7 @@ class TenancyDesk:
             tenant = Tenant(tenant_id=wanted, name=title, is_root=False, created_at=await turn.now())
             await identity.flush_tenant(turn.connection, tenant)
             await self._tell(turn, caller, TENANT_CREATED, {"tenant_id": wanted, "new_status": ACTIVE})
+            await self._record(turn, caller, "createTenant", wanted, now=tenant.created_at, status=CREATED)
             return Accepted(tenant)
 
         return await self._registrar.write(
@@ -112,12 +116,14 @@ class TenancyDesk:
             tenant = await identity.lock_tenant(turn.connection, wanted)
             now = await turn.now()
             outcome = decide_delete_tenant(tenant, now=now)
-            if isinstance(outcome, Accepted) and outcome.answer != tenant:
-                is_closed = await identity.is_closed_for_budgets(turn.connection, wanted)
-                await identity.flush_tenant_deleted(turn.connection, wanted, deleted_at=now)
-                if not is_closed:  # that closing has been told of
-                    facts = {"tenant_id": wanted, "previous_status": ACTIVE, "new_status": CLOSED}
-                    await self._tell(turn, caller, TENANT_CLOSED, facts | {"changed_fields": ["status"]})
+            if isinstance(outcome, Accepted):
+                if outcome.answer != tenant:
+                    is_closed = await identity.is_closed_for_budgets(turn.connection, wanted)
+                    await identity.flush_tenant_deleted(turn.connection, wanted, deleted_at=now)
+                    if not is_closed:  # that closing has been told of
+                        facts = {"tenant_id": wanted, "previous_status": ACTIVE, "new_status": CLOSED}
+                        await self._tell(turn, caller, TENANT_CLOSED, facts | {"changed_fields": ["status"]})
+                await self._record(turn, caller, "deleteTenant", wanted, now=now)
             return outcome
 
         outcome = await self._registrar.write(
@@ -279,6 +285,10 @@ class TenancyDesk:
         await self._announcer.tell(
             turn.connection, kind, tenant_id=facts["tenant_id"], data=facts, now=await turn.now(), caller=caller
         )
+
+    async def _record(self, turn: Turn, caller: Caller, operation: str, tenant_id: str, **told: Any) -> None:
+        resource = ("tenant", tenant_id)
+        await record(turn, self._ids, caller, operation=operation, tenant_id=tenant_id, resource=resource, **told)
 
     # -- closing ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from domain.budget.commands import (
     UnfreezeBudget,
     UpdateBudget,
 )
-from domain.budget.events import AuditEntry, BudgetEvent, BudgetLifecycle, EventType
+from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, BudgetLifecycle, EventType
 from domain.budget.records import Budget, BudgetStatus, TenantStatus
 from domain.budget.refusals import BudgetNotFound, Duplicate
 from domain.budget.scopes import parse_budget_scope
@@ -227,6 +227,7 @@ def _tell(
     state.publish(event)
     entry = AuditEntry(
         operation=_OPERATIONS[kind],
+        status=CREATED if kind is EventType.BUDGET_CREATED else DONE,
         recorded_at=now,
         resource_type="budget",
         resource_id=budget.budget_id,

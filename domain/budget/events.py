@@ -17,6 +17,8 @@ from domain.budget.values import Action, Origin, OveragePolicy, Subject
 
 MILLION: Final = 1_000_000
 
+DONE, CREATED = 200, 201
+
 BY_REQUEST: Final = "request"
 BY_ITSELF: Final = "expiry"
 """The source of an event that nobody asked for: a hold's time was over."""
@@ -241,13 +243,21 @@ class BudgetEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One change that an operator may have to account for, written in the same flush as the change."""
+    """One request that an operator may have to account for. That of a change is written in the same flush as the change.
+
+    `operation` is the protocol's name of it and `status` its status in HTTP, whichever edge it came over. `subject` and
+    `action` are those of the budget reservation that it was about.
+    """
 
     operation: str
     recorded_at: int
-    resource_type: str
-    resource_id: str
+    resource_type: str | None
+    resource_id: str | None
     origin: Origin
+    status: int = DONE
+    error_code: str | None = None
+    subject: Subject | None = None
+    action: Action | None = None
     scope: str | None = None
     unit: Unit | None = None
     amount: int | None = None

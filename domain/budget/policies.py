@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from domain.amounts import INT64_MAX
 from domain.budget.commands import CreatePolicy, UpdatePolicy
-from domain.budget.events import AuditEntry, BudgetEvent, EventType, PolicyChange
+from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, EventType, PolicyChange
 from domain.budget.patterns import ScopePattern, parse_pattern
 from domain.budget.records import Policy
 from domain.budget.refusals import Duplicate
@@ -61,7 +61,7 @@ def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) ->
 
 
 def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) -> Accepted[Policy] | Refusal:
-    """Change what is given; the pattern stays. An update that changes nothing says nothing.
+    """Change what is given; the pattern stays. An update that changes nothing is on record and says nothing else.
 
     Refuses in this order: INVALID_INPUT (shape), TENANT_CLOSED, NOT_FOUND, ACCESS_DENIED, INVALID_INPUT (an empty term),
     DUPLICATE_RESOURCE.
@@ -86,7 +86,7 @@ def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) ->
         updated.updated_at = now
         state.policies[policy.policy_id] = updated
         state.touch_policy(updated)
-        _tell(state, command, updated, kind=EventType.POLICY_UPDATED, changed=changed, now=now)
+    _tell(state, command, updated, kind=EventType.POLICY_UPDATED, changed=changed, now=now)
     return Accepted(replace(updated))
 
 
@@ -147,12 +147,15 @@ def _tell(
     changed: tuple[str, ...] = (),
     now: int,
 ) -> None:
-    facts = PolicyChange(
-        policy_id=policy.policy_id, name=policy.name, scope_pattern=policy.pattern.text, changed_fields=changed
-    )
-    state.publish(BudgetEvent(type=kind, occurred_at=now, scope=None, facts=facts, origin=command.origin))
+    is_new = kind is EventType.POLICY_CREATED
+    if is_new or changed:
+        facts = PolicyChange(
+            policy_id=policy.policy_id, name=policy.name, scope_pattern=policy.pattern.text, changed_fields=changed
+        )
+        state.publish(BudgetEvent(type=kind, occurred_at=now, scope=None, facts=facts, origin=command.origin))
     entry = AuditEntry(
-        operation="createPolicy" if kind is EventType.POLICY_CREATED else "updatePolicy",
+        operation="createPolicy" if is_new else "updatePolicy",
+        status=CREATED if is_new else DONE,
         recorded_at=now,
         resource_type="policy",
         resource_id=policy.policy_id,

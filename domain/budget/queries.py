@@ -166,11 +166,15 @@ class AuditSort(StrEnum):
     RESOURCE_TYPE = "resource_type"
     TENANT_ID = "tenant_id"
     KEY_ID = "key_id"
+    STATUS = "status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Lists of words: any of them. `search` looks at the resource, the reason and the correlation id."""
+    """Lists of words: any of them. `search` looks at the ids of the resource and the entry, the error and the operation.
+
+    What was done has no error code: asking for some finds none of it, and excluding some hides none of it.
+    """
 
     tenant_id: str | None = None
     key_id: str | None = None
@@ -179,6 +183,10 @@ class AuditQuery:
     resource_id: str | None = None
     request_id: str | None = None
     trace_id: str | None = None
+    error_codes: tuple[str, ...] | None = None
+    error_codes_excluded: tuple[str, ...] = ()
+    status_least: int | None = None
+    status_most: int | None = None
     recorded: Window = OPEN
     search: str | None = None
     sort_by: AuditSort = AuditSort.RECORDED_AT

@@ -283,6 +283,8 @@ def _release_entry(command: Release, reservation: BudgetReservation, now: int) -
         scope=reservation.scope_path,
         unit=reservation.unit,
         amount=reservation.estimate,
+        subject=reservation.subject,
+        action=reservation.action,
         # One line in the log, whatever was typed.
         reason=None if command.reason is None else " ".join(command.reason.splitlines()),
         metadata={"actor_type": command.origin.actor_type.value},

@@ -7,16 +7,19 @@ from typing import Final
 
 from domain.amounts import INT64_MAX
 from domain.budget.commands import CreateTenant, UpdateTenant
-from domain.budget.events import AuditEntry, BudgetEvent, EventType, TenantCascade, TenantLifecycle
+from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, EventType, TenantCascade, TenantLifecycle
 from domain.budget.records import Budget, BudgetStatus, ReservationStatus, Tenant, TenantStatus
 from domain.budget.refusals import Duplicate
 from domain.budget.settlement import mark_released
 from domain.budget.shapes import NAME_MAX, check_name, check_range, check_ttl, invalid
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_closed
+from domain.budget.values import ActorType
 from domain.identity import TENANT_ID
 from domain.outcomes import Accepted, InvalidInput, Refusal
 
+CREATE_TENANT: Final = "createTenant"
+UPDATE_TENANT: Final = "updateTenant"
 CASCADE_REASON: Final = "tenant_closed"
 
 _DESCRIPTIVE: Final = ("name", "metadata")
@@ -71,7 +74,7 @@ def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
     )
     kind = EventType.TENANT_CREATED
     state.publish(BudgetEvent(type=kind, occurred_at=now, scope=None, facts=facts, origin=command.origin))
-    state.audit(_entry(command, "createTenant", ("tenant", tenant.tenant_id), None, now))
+    state.audit(_entry(command, CREATE_TENANT, ("tenant", tenant.tenant_id), None, now, status=CREATED))
     return state
 
 
@@ -85,18 +88,22 @@ def decide_create_tenant(state: BudgetState, command: CreateTenant, now: int) ->
     if command.name != state.tenant.name:
         message = f"the tenant {command.tenant_id} is there already, under another name"
         return Duplicate(resource="tenant", resource_id=command.tenant_id, message=message)
+    state.audit(_entry(command, CREATE_TENANT, ("tenant", command.tenant_id), None, now))
     return Accepted(TenantAnswer(tenant=replace(state.tenant), changed_fields=()))
 
 
 def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
     """Change what is given, with exactly one event: of the status when it changes, else of settings, else of the rest.
 
-    Refuses INVALID_INPUT, then TENANT_CLOSED. Closing a closed tenant again is accepted and does nothing.
+    Refuses INVALID_INPUT, then TENANT_CLOSED. Closing a closed tenant again is accepted and does nothing; like all that
+    changes nothing, it is on record.
     """
     if (refusal := _check(command)) is not None:
         return refusal
     tenant = state.tenant
     if tenant.status is TenantStatus.CLOSED and command.status is TenantStatus.CLOSED:
+        if command.origin.actor_type is not ActorType.SYSTEM:  # a job may ask again and again
+            state.audit(_entry(command, UPDATE_TENANT, ("tenant", tenant.tenant_id), None, now))
         return Accepted(TenantAnswer(tenant=replace(tenant), changed_fields=()))
     if (closed := refuse_closed(state)) is not None:
         return closed
@@ -110,6 +117,7 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
     if changed:
         state.touch_tenant()
         _tell(state, command, previous=previous, changed=changed, correlation_id=correlation_id, now=now)
+    state.audit(_entry(command, UPDATE_TENANT, ("tenant", tenant.tenant_id), correlation_id, now))
     answer = TenantAnswer(
         tenant=replace(tenant), changed_fields=changed, closed_now=closes, correlation_id=correlation_id
     )
@@ -179,7 +187,6 @@ def _tell(
         correlation_id=correlation_id,
     )
     state.publish(event)
-    state.audit(_entry(command, "updateTenant", ("tenant", tenant.tenant_id), correlation_id, now))
 
 
 def _event_type(status: TenantStatus, changed: tuple[str, ...]) -> EventType:
@@ -280,9 +287,12 @@ def _entry(
     resource: tuple[str, str],
     correlation_id: str | None,
     now: int,
+    *,
+    status: int = DONE,
 ) -> AuditEntry:
     return AuditEntry(
         operation=operation,
+        status=status,
         recorded_at=now,
         resource_type=resource[0],
         resource_id=resource[1],

@@ -33,6 +33,8 @@ class ActorType(StrEnum):
     ADMIN_ON_BEHALF_OF = "admin_on_behalf_of"
     SYSTEM = "system"
     SCHEDULER = "scheduler"
+    NOBODY = "nobody"
+    """Whoever it was had no valid key: told on record only, never in an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class Origin:
     trace_id: str | None = None
     trace_flags: str | None = None
     """The two hex digits of the request's own `traceparent`; None when it had no valid one."""
+    user_agent: str | None = None
 
     def actor(self) -> dict[str, str]:
         """Who it was, as events tell it."""

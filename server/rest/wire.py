@@ -48,7 +48,7 @@ def endpoint(handle: Handler) -> Callable[[Request], Awaitable[Response]]:
         state = request.scope["state"]
         ids = {"request_id": state["request_id"], "trace_id": state["trace_id"]}
         try:
-            caller = await caller_of(runtime.authenticator, secret_of(request.headers), **ids)
+            caller = await caller_of(runtime.authenticator, secret_of(request.headers), **ids, request=request)
             if caller is None:
                 headers = {"www-authenticate": "Bearer"}
                 return failure(401, "UNAUTHENTICATED", "send a valid API key as Authorization: Bearer", headers=headers)

@@ -1,8 +1,8 @@
 """The books of tenants' budgets as a turn uses them: lock, read, flush.
 
 The one writer of `budget_tenant`, `budget`, `budget_reservation`, `budget_debit`, `budget_funding`, `budget_policy`,
-`budget_rate_window`, `budget_answer`, `budget_audit` and, on the adding side, of `budget_outbox`; retention removes old
-answers. Of the registry it writes with them, in the same statement: a tenant's row and name, and the revocation of the
+`budget_rate_window`, `budget_answer` and, on the adding side, of `budget_outbox` and `budget_audit`; retention removes
+old answers. Of the registry it writes with them, in the same statement: a tenant's row and name, and the revocation of the
 keys of a tenant that is closed. Locks are taken here only, on heads, in the order of the tenants' ids; whoever needs
 the registry's row as well locks it after the head.
 """
@@ -21,6 +21,7 @@ from domain.budget.state import Changes
 from domain.budget.tenants import CASCADE_REASON
 from domain.replay import RequestKey
 from storage.budget.answers import answer_of, answer_row
+from storage.budget.audit_log import audit_row
 from storage.budget.rows import (
     budget_of,
     budget_row,
@@ -244,7 +245,7 @@ class Flush:
         self.fundings.extend(funding_row(tenant_id, funding) for funding in changes.fundings)
         self.policies.extend(policy_row(tenant_id, policy) for policy in changes.policies.values())
         self.windows.extend(window_row(tenant_id, window) for window in changes.rate_windows.values())
-        self.audit.extend(_audit_row(tenant_id, entry_id, entry) for entry_id, entry in audit)
+        self.audit.extend(audit_row(tenant_id, entry_id, entry) for entry_id, entry in audit)
         if changes.tenant:
             made_at = now if head.is_new else None
             self.registry.append({"tenant_id": tenant_id, "name": head.tenant.name, "created_at": made_at})
@@ -295,27 +296,4 @@ def _outbox_row(tenant_id: str, numbered: NumberedEvent, now: int) -> dict[str, 
         "payload": numbered.payload,
         "request_id": None if origin is None else origin.request_id,
         "trace_id": None if origin is None else origin.trace_id,
-    }
-
-
-def _audit_row(tenant_id: str, entry_id: str, entry: AuditEntry) -> dict[str, Any]:
-    origin = entry.origin
-    return {
-        "tenant_id": tenant_id,
-        "entry_id": entry_id,
-        "recorded_at": entry.recorded_at,
-        "operation": entry.operation,
-        "resource_type": entry.resource_type,
-        "resource_id": entry.resource_id,
-        "actor_type": origin.actor_type,
-        "key_id": origin.key_id,
-        "source_ip": origin.source_ip,
-        "request_id": origin.request_id,
-        "trace_id": origin.trace_id,
-        "scope": entry.scope,
-        "unit": entry.unit,
-        "amount": entry.amount,
-        "reason": entry.reason,
-        "correlation_id": entry.correlation_id,
-        "metadata": entry.metadata,
     }

@@ -1,14 +1,13 @@
-"""What operators look at across tenants: the tenants themselves, the audit log, and figures for an overview. Reads only."""
+"""What operators look at across tenants: the tenants themselves, and figures for an overview. Reads only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from domain.amounts import Unit
 from domain.budget.events import EventType
-from domain.budget.queries import AuditQuery, AuditSort, Place, TenantQuery, TenantSort
+from domain.budget.queries import Place, TenantQuery, TenantSort
 from domain.budget.records import Budget, Tenant, TenantStatus
 from domain.events import MIRROR, EventRecord
 from storage.budget.books import head_of
@@ -97,88 +96,6 @@ def _seen_tenant(row: Row) -> SeenTenant:
         closed_at=deleted_at,
     )
     return SeenTenant(tenant=tenant, created_at=row["created_at"], updated_at=None)
-
-
-# -- audit -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenAuditEntry:
-    """One change, as it was written with it."""
-
-    tenant_id: str
-    entry_id: str
-    recorded_at: int
-    operation: str
-    resource_type: str
-    resource_id: str
-    actor_type: str
-    key_id: str | None
-    source_ip: str | None
-    request_id: str | None
-    trace_id: str | None
-    scope: str | None
-    unit: Unit | None
-    amount: int | None
-    reason: str | None
-    correlation_id: str | None
-    metadata: Mapping[str, Any] | None
-
-
-AUDIT: Final = Listing(
-    """
-from budget_audit
-where ($1::text is null or tenant_id = $1)
-    and ($2::text is null or key_id = $2)
-    and ($3::text[] is null or operation = any ($3))
-    and ($4::text[] is null or resource_type = any ($4))
-    and ($5::text is null or resource_id = $5)
-    and ($6::text is null or request_id = $6)
-    and ($7::text is null or trace_id = $7)
-    and ($8::bigint is null or recorded_at >= $8) and ($9::bigint is null or recorded_at <= $9)
-    and ($10::text is null or resource_id ilike $10 or reason ilike $10 or correlation_id ilike $10)
-""",
-    arguments=10,
-    columns={
-        AuditSort.RECORDED_AT: Column("recorded_at", NUMBER),
-        AuditSort.OPERATION: Column("operation"),
-        AuditSort.RESOURCE_TYPE: Column("resource_type"),
-        AuditSort.TENANT_ID: Column("tenant_id"),
-        AuditSort.KEY_ID: Column("coalesce(key_id, '')"),
-    },
-    id_column="entry_id",
-)
-
-
-async def page_audit(
-    connection: AnyConnection, query: AuditQuery, *, after: Place | None, limit: int
-) -> Page[SeenAuditEntry]:
-    arguments = (
-        query.tenant_id,
-        query.key_id,
-        None if query.operations is None else list(query.operations),
-        None if query.resource_types is None else list(query.resource_types),
-        query.resource_id,
-        query.request_id,
-        query.trace_id,
-        *query.recorded,
-        like(query.search) if query.search else None,
-    )
-    return await AUDIT.fetch(
-        connection,
-        arguments,
-        sort=query.sort_by,
-        descending=query.descending,
-        after=after,
-        limit=limit,
-        convert=_seen_entry,
-    )
-
-
-def _seen_entry(row: Row) -> SeenAuditEntry:
-    names = [name for name in SeenAuditEntry.__dataclass_fields__ if name != "unit"]
-    unit = None if row["unit"] is None else Unit(row["unit"])
-    return SeenAuditEntry(**{name: row[name] for name in names}, unit=unit)
 
 
 # -- overview ----------------------------------------------------------------------------------------------------------

@@ -26,14 +26,16 @@ STANDING = """... on TenantStanding {
   tenantId status suspendedAt closedAt defaultOveragePolicy defaultTtlMs maxTtlMs maxExtensions expiryPolicy metadata
 }"""
 AUDIT = """query ($tenantId: ID, $keyId: ID, $operations: [String!], $resourceTypes: [String!], $resourceId: ID,
-    $requestId: String, $traceId: String, $from: Millis, $to: Millis, $search: String, $sortBy: AuditSort! = RECORDED_AT,
+    $requestId: String, $traceId: String, $statusFrom: Int, $statusTo: Int, $errorCodes: [String!], $from: Millis,
+    $to: Millis, $search: String, $sortBy: AuditSort! = RECORDED_AT,
     $descending: Boolean! = true, $first: Int, $after: String) {
   auditLog(tenantId: $tenantId, keyId: $keyId, operations: $operations, resourceTypes: $resourceTypes,
       resourceId: $resourceId, requestId: $requestId, traceId: $traceId, recordedFrom: $from, recordedTo: $to,
+      statusFrom: $statusFrom, statusTo: $statusTo, errorCodes: $errorCodes,
       search: $search, sortBy: $sortBy, descending: $descending, first: $first, after: $after) {
     nodes {
-      id tenantId recordedAt operation resourceType resourceId actorType keyId requestId traceId scope unit amount
-      reason correlationId metadata
+      id tenantId recordedAt operation status errorCode resourceType resourceId actorType keyId requestId traceId
+      scope unit amount reason correlationId metadata
     }
     pageInfo { hasNextPage hasPreviousPage endCursor }
   }
@@ -264,6 +266,8 @@ async def test_the_audit_log_tells_what_was_changed_by_whom(budgets: World) -> N
         "tenantId": "a",
         "recordedAt": BASE + MINUTE,
         "operation": "freezeBudget",
+        "status": 200,
+        "errorCode": None,
         "resourceType": "budget",
         "resourceId": frozen["resourceId"],
         "actorType": "api_key",
@@ -277,7 +281,11 @@ async def test_the_audit_log_tells_what_was_changed_by_whom(budgets: World) -> N
         "correlationId": None,
         "metadata": None,
     }
-    assert (funded["amount"], funded["actorType"], funded["traceId"]) == ("9007199254740993", "admin", "trace")
+    assert (funded["amount"], funded["actorType"], funded["traceId"]) == (
+        "9007199254740993",
+        "admin_on_behalf_of",
+        "trace",
+    )
 
 
 async def test_the_audit_log_is_filtered_by_everything_it_shows(budgets: World) -> None:
@@ -291,27 +299,35 @@ async def test_the_audit_log_is_filtered_by_everything_it_shows(budgets: World) 
     budget_id = next(entry["resourceId"] for entry in every if entry["operation"] == "freezeBudget")
 
     async def found(**chosen: Any) -> list[str]:
-        return [entry["operation"] for entry in await audit(budgets, descending=False, **chosen)]
+        entries = await audit(budgets, descending=False, **chosen)
+        made = ("createTenant", "createApiKey")
+        return [entry["operation"] for entry in entries if entry["operation"] not in made]
 
     assert await found(tenantId="a") == ["createBudget", "freezeBudget"]
     assert await found(keyId=budgets.root.principal.key_id) == ["updateTenant"]
+    assert await found(statusFrom=201, tenantId="b") == await found(
+        statusTo=201, tenantId="b", operations=["createPolicy"]
+    )
+    assert await found(errorCodes=["NOT_FOUND"]) == []
     assert await found(operations=["freezeBudget", "createPolicy"]) == ["freezeBudget", "createPolicy"]
     assert await found(operations=[]) == []
     assert await found(resourceTypes=["policy", "tenant"]) == ["createPolicy", "updateTenant"]
     assert await found(resourceId=budget_id) == ["createBudget", "freezeBudget"]
     assert await found(requestId="req_root") == await found(traceId="trace") == ["updateTenant"]
     assert await found(**{"from": BASE + MINUTE, "to": BASE + MINUTE}) == ["freezeBudget", "createPolicy"]
-    assert await found(search="ODD") == ["freezeBudget"]
-    assert [entry["tenantId"] for entry in await audit(budgets, sortBy="TENANT_ID")] == ["b", "b", "a", "a"]
+    assert await found(search="FREEZE") == ["freezeBudget"]
+    whose = [entry["tenantId"] for entry in await audit(budgets, sortBy="TENANT_ID")]
+    assert whose == sorted(whose, reverse=True)
 
 
 async def test_the_audit_log_is_paged_and_its_cursor_bound_to_the_question(budgets: World) -> None:
     for name in ("one", "two", "three"):
         await make_policy(budgets, name)
         budgets.clock.advance(1)
-    page = (await budgets.data(AUDIT, first=2))["auditLog"]
+    changes = {"tenantId": "a", "resourceTypes": ["policy", "budget"]}
+    page = (await budgets.data(AUDIT, first=2, **changes))["auditLog"]
     cursor = page["pageInfo"]["endCursor"]
-    rest = (await budgets.data(AUDIT, first=2, after=cursor))["auditLog"]
+    rest = (await budgets.data(AUDIT, first=2, after=cursor, **changes))["auditLog"]
     moved = await budgets.ask(AUDIT, after=cursor, operations=["createPolicy"])
 
     assert [entry["recordedAt"] for entry in page["nodes"]] == [BASE + 2, BASE + 1]
@@ -330,6 +346,7 @@ async def test_the_audit_log_is_paged_and_its_cursor_bound_to_the_question(budge
         ({"from": 2, "to": 1}, "recordedFrom"),
         ({"operations": ["x"] * 26}, "operations"),
         ({"resourceTypes": ["x"] * 26}, "resourceTypes"),
+        ({"errorCodes": ["x"] * 26}, "errorCodes"),
         ({"search": "x" * 129}, "search"),
         ({"first": 201}, "first"),
     ],

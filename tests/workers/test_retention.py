@@ -113,3 +113,23 @@ async def test_events_cannot_be_kept_shorter_than_is_promised(database_url: str)
         with pytest.raises(ValueError, match="at least 7 days"):
             RetentionJob(world.database, world.clock, event_days=6)
         RetentionJob(world.database, world.clock, event_days=7)
+
+
+async def test_the_audit_log_goes_after_a_year_and_strangers_sooner(database_url: str) -> None:
+    entries = """insert into budget_audit (tenant_id, entry_id, recorded_at, operation, status, error_code, actor_type)
+        select t, t || n, $1, 'getTenant', 404, 'NOT_FOUND', 'admin'
+        from unnest(array['A', '__unauth__']) t, generate_series(1, $2::integer) n"""
+
+    async def left(world: World) -> list[str]:
+        rows = await world.rows("select distinct tenant_id from budget_audit where operation = 'getTenant' order by 1")
+        return [row["tenant_id"] for row in rows]
+
+    async with open_world(database_url) as world:
+        await world.value(entries, START, ROWS_MAX + 1)
+        assert (await job_of(world.at(START + 30 * DAY)).run_once()).counts["audit"] == 0
+        assert (await job_of(world.at(START + 30 * DAY + 1)).run_once()).counts["audit"] == ROWS_MAX + 1
+        assert await left(world) == ["A"]
+        await job_of(world.at(START + 400 * DAY)).run_once()
+        assert await left(world) == ["A"]
+        await job_of(world.at(START + 400 * DAY + 1)).run_once()
+        assert await left(world) == []

@@ -39,7 +39,7 @@ from domain.budget.repeats import BudgetOutcome
 from domain.budget.shapes import invalid
 from domain.budget.tenants import TenantAnswer
 from domain.budget.values import ActorType, Caps, Origin, OveragePolicy
-from domain.identity import TENANT_ID
+from domain.identity import RESERVED_TENANT_IDS, TENANT_ID
 from domain.outcomes import InvalidState, Refusal
 from workers.budget.holding import UNASKED, HoldingDesk
 from workers.budget.rights import RIGHTS, refuse
@@ -292,7 +292,7 @@ class BudgetDesk(HoldingDesk):
         """
         if (denied := refuse(caller, RIGHTS[CreateTenant], tenant_id)) is not None:
             return denied
-        if not TENANT_ID.fullmatch(tenant_id):
+        if not TENANT_ID.fullmatch(tenant_id) or tenant_id in RESERVED_TENANT_IDS:
             return invalid("tenant_id", f"tenant_id must match ^{TENANT_ID.pattern}$", reason="charset")
         return await self._ask(
             caller,

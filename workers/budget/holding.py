@@ -61,7 +61,7 @@ class AskingDesk:
         try:
             command: Any = kind(
                 tenant_id=tenant,
-                origin=origin_of(caller, tenant, as_admin=as_admin),
+                origin=origin_of(caller, tenant, kind=kind, as_admin=as_admin),
                 scope_filter=scope_filter_of(caller, tenant),
                 **given,
             )

@@ -9,17 +9,9 @@ from domain.authority import Permission
 from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, KeyQuery, TenantQuery
 from domain.outcomes import Refusal
 from domain.terms import HOUR_MS
+from storage.budget.audit_log import AUDIT, SeenAuditEntry, page_audit
 from storage.budget.keys import KEYS, SeenKey, page_keys
-from storage.budget.operators import (
-    AUDIT,
-    TENANTS,
-    Overview,
-    SeenAuditEntry,
-    SeenTenant,
-    page_audit,
-    page_tenants,
-    read_overview,
-)
+from storage.budget.operators import TENANTS, Overview, SeenTenant, page_tenants, read_overview
 from workers.budget import rights
 from workers.budget.listing import Listing, ListingReads, listing
 from workers.budget.texts import is_kept

@@ -36,8 +36,9 @@ from domain.budget.scopes import derive_scopes, scope_filter_allows
 from domain.budget.shapes import RESERVATION_ID_MAX, check_length, invalid
 from domain.budget.values import Balance, Subject
 from domain.outcomes import AccessDenied, InvalidInput, NotFound, Refusal
+from storage.budget.audit_log import SeenAuditEntry
 from storage.budget.books import read_owners, read_reservations
-from storage.budget.operators import Overview, SeenAuditEntry, SeenTenant
+from storage.budget.operators import Overview, SeenTenant
 from storage.budget.pages import (
     BUDGETS,
     POLICIES,

@@ -77,9 +77,13 @@ def refuse_looking(caller: Caller) -> AccessDenied | None:
     return AccessDenied(message="the key has no permission for reservations")
 
 
-def origin_of(caller: Caller, tenant_id: str, *, as_admin: bool = False) -> Origin:
-    """Who asks, as events and audit entries tell it."""
-    if as_admin:
+ON_BEHALF: Final = frozenset({c.CreateBudget, c.Fund, c.CreatePolicy, c.UpdatePolicy})
+"""What a tenant does for itself: an operator who asks it does so in the tenant's place, and is told so (section 11)."""
+
+
+def origin_of(caller: Caller, tenant_id: str, *, kind: type[c.Command] | None = None, as_admin: bool = False) -> Origin:
+    """Who asks a command of this kind, as events and audit entries tell it."""
+    if as_admin or (kind in ON_BEHALF and caller.principal.tenant_id != tenant_id):
         actor_type = ActorType.ADMIN_ON_BEHALF_OF
     else:
         actor_type = ActorType.API_KEY if caller.principal.tenant_id == tenant_id else ActorType.ADMIN
@@ -90,6 +94,7 @@ def origin_of(caller: Caller, tenant_id: str, *, as_admin: bool = False) -> Orig
         request_id=caller.request_id,
         trace_id=caller.trace_id,
         trace_flags=caller.trace_flags,
+        user_agent=caller.user_agent,
     )
 
 

@@ -117,6 +117,8 @@ class Failure:
     details: Mapping[str, Any] = field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
     retry_after_ms: int | None = None
+    is_on_record: bool = True
+    """Whether the audit log shall have it."""
 
 
 def failure_of(refusal: Refusal, plane: Plane) -> Failure:

@@ -25,28 +25,37 @@ from server.rest.cycles.admin import (
 )
 from server.rest.cycles.admin.validation import validate
 from server.rest.cycles.balances import get_balances
-from server.rest.cycles.exchange import Access, Handle, Operation, Resource
+from server.rest.cycles.exchange import Access, Handle, Operation
 from server.rest.cycles.failures import Plane
+from server.rest.cycles.resource import Resource
 from workers.budget import rights
 from workers.budget.event_log import READ_EVENTS
 from workers.budget.rights import RIGHTS, Right
 from workers.key_desk import OPERATORS_WORDS
 
 
-def _operation(
-    handle: Handle, right: Right | None, *, plane: Plane, access: Access, has_body: bool = False
+def _runtime(handle: Handle, right: Right, *, access: Access = Access.TENANT, has_body: bool = True) -> Operation:
+    own, admin = _words(right)
+    return Operation(handle, access, Plane.RUNTIME, own=own, admin=admin, has_body=has_body)
+
+
+def _admin(
+    name: str, handle: Handle, right: Right | None, *, access: Access = Access.ADMIN, has_body: bool = False
 ) -> Operation:
+    """`name`: the protocol's own, as the audit log has it."""
+    own, admin = _words(right)
+    return Operation(handle, access, Plane.ADMIN, own=own, admin=admin, has_body=has_body, name=name)
+
+
+def _words(right: Right | None) -> tuple[tuple[Permission, ...], tuple[Permission, ...]]:
+    """What it takes in the caller's own tenant, and as an operator."""
     own = (right.own,) if right is not None and right.own is not None else ()
     admin = (right.admin,) if right is not None and right.admin is not None else ()
-    return Operation(handle, access, plane, own=own, admin=admin, has_body=has_body)
+    return own, admin
 
 
-def _runtime(handle: Handle, right: Right, *, access: Access = Access.TENANT, has_body: bool = True) -> Operation:
-    return _operation(handle, right, plane=Plane.RUNTIME, access=access, has_body=has_body)
-
-
-def _admin(handle: Handle, right: Right | None, *, access: Access = Access.ADMIN, has_body: bool = False) -> Operation:
-    return _operation(handle, right, plane=Plane.ADMIN, access=access, has_body=has_body)
+def _health(handle: Handle) -> Operation:
+    return Operation(handle, Access.NOBODY, Plane.ADMIN)
 
 
 _LOOK_AT_ONE: Final = Operation(
@@ -58,8 +67,8 @@ _READ_KEYS, _WRITE_KEYS = ((word, OPERATORS_WORDS[word]) for word in OPERATORS_W
 """Keys are the registry's, which has permissions of its own; the protocol's will do as well."""
 
 
-def _keys(handle: Handle, words: tuple[Permission, ...], *, has_body: bool = False) -> Operation:
-    return Operation(handle, Access.ADMIN, Plane.ADMIN, admin=words, has_body=has_body)
+def _keys(name: str, handle: Handle, words: tuple[Permission, ...], *, has_body: bool = False) -> Operation:
+    return Operation(handle, Access.ADMIN, Plane.ADMIN, admin=words, has_body=has_body, name=name)
 
 
 RESOURCES: Final = {
@@ -76,52 +85,64 @@ RESOURCES: Final = {
     "/v1/reservations/{reservation_id}/extend": {"POST": _runtime(runtime.extend, RIGHTS[commands.Extend])},
     "/v1/events": {
         "POST": _runtime(runtime.create_event, RIGHTS[commands.Debit]),
-        "GET": _admin(event_log.list_own, READ_EVENTS, access=Access.TENANT),
+        "GET": _admin("listTenantEvents", event_log.list_own, READ_EVENTS, access=Access.TENANT),
     },
     "/v1/balances": {"GET": _runtime(get_balances, rights.READ_BALANCES, has_body=False)},
-    "/v1/auth/introspect": {"GET": _admin(introspection.introspect, None, access=Access.EITHER)},
-    "/v1/auth/validate": {"POST": _keys(validate, _READ_KEYS, has_body=True)},
+    "/v1/auth/introspect": {"GET": _admin("introspectAuth", introspection.introspect, None, access=Access.EITHER)},
+    "/v1/auth/validate": {"POST": _keys("validateApiKey", validate, _READ_KEYS, has_body=True)},
     "/v1/admin/tenants": {
-        "POST": _admin(tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
-        "GET": _admin(tenants.list_, rights.READ_TENANTS),
+        "POST": _admin("createTenant", tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
+        "GET": _admin("listTenants", tenants.list_, rights.READ_TENANTS),
     },
     "/v1/admin/tenants/{tenant_id}": {
-        "GET": _admin(tenants.get, rights.READ_TENANTS),
-        "PATCH": _admin(tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
+        "GET": _admin("getTenant", tenants.get, rights.READ_TENANTS),
+        "PATCH": _admin("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
     },
     "/v1/admin/api-keys": {
-        "POST": _keys(keys.create, _WRITE_KEYS, has_body=True),
-        "GET": _keys(key_lists.list_, _READ_KEYS),
+        "POST": _keys("createApiKey", keys.create, _WRITE_KEYS, has_body=True),
+        "GET": _keys("listApiKeys", key_lists.list_, _READ_KEYS),
     },
     "/v1/admin/api-keys/{key_id}": {
-        "PATCH": _keys(keys.update, _WRITE_KEYS, has_body=True),
-        "DELETE": _keys(keys.revoke, _WRITE_KEYS),
+        "PATCH": _keys("updateApiKey", keys.update, _WRITE_KEYS, has_body=True),
+        "DELETE": _keys("revokeApiKey", keys.revoke, _WRITE_KEYS),
     },
     "/v1/admin/budgets": {
-        "POST": _admin(budgets.create, RIGHTS[commands.CreateBudget], access=Access.EITHER, has_body=True),
-        "GET": _admin(budgets.list_, rights.READ_BUDGETS, access=Access.EITHER),
-        "PATCH": _admin(budgets.update, RIGHTS[commands.UpdateBudget], has_body=True),
+        "POST": _admin(
+            "createBudget", budgets.create, RIGHTS[commands.CreateBudget], access=Access.EITHER, has_body=True
+        ),
+        "GET": _admin("listBudgets", budgets.list_, rights.READ_BUDGETS, access=Access.EITHER),
+        "PATCH": _admin("updateBudget", budgets.update, RIGHTS[commands.UpdateBudget], has_body=True),
     },
-    "/v1/admin/budgets/lookup": {"GET": _admin(budgets.look_up, rights.READ_BUDGETS, access=Access.EITHER)},
+    "/v1/admin/budgets/lookup": {
+        "GET": _admin("lookupBudget", budgets.look_up, rights.READ_BUDGETS, access=Access.EITHER)
+    },
     "/v1/admin/budgets/fund": {
-        "POST": _admin(budgets.fund, RIGHTS[commands.Fund], access=Access.EITHER, has_body=True)
+        "POST": _admin("fundBudget", budgets.fund, RIGHTS[commands.Fund], access=Access.EITHER, has_body=True)
     },
-    "/v1/admin/budgets/freeze": {"POST": _admin(budgets.freeze, RIGHTS[commands.FreezeBudget], has_body=True)},
-    "/v1/admin/budgets/unfreeze": {"POST": _admin(budgets.unfreeze, RIGHTS[commands.UnfreezeBudget], has_body=True)},
+    "/v1/admin/budgets/freeze": {
+        "POST": _admin("freezeBudget", budgets.freeze, RIGHTS[commands.FreezeBudget], has_body=True)
+    },
+    "/v1/admin/budgets/unfreeze": {
+        "POST": _admin("unfreezeBudget", budgets.unfreeze, RIGHTS[commands.UnfreezeBudget], has_body=True)
+    },
     "/v1/admin/policies": {
-        "POST": _admin(policies.create, RIGHTS[commands.CreatePolicy], access=Access.EITHER, has_body=True),
-        "GET": _admin(policies.list_, rights.READ_POLICIES, access=Access.EITHER),
+        "POST": _admin(
+            "createPolicy", policies.create, RIGHTS[commands.CreatePolicy], access=Access.EITHER, has_body=True
+        ),
+        "GET": _admin("listPolicies", policies.list_, rights.READ_POLICIES, access=Access.EITHER),
     },
     "/v1/admin/policies/{policy_id}": {
-        "PATCH": _admin(policies.update, RIGHTS[commands.UpdatePolicy], access=Access.EITHER, has_body=True)
+        "PATCH": _admin(
+            "updatePolicy", policies.update, RIGHTS[commands.UpdatePolicy], access=Access.EITHER, has_body=True
+        )
     },
-    "/v1/admin/audit/logs": {"GET": _admin(audit.list_, rights.READ_AUDIT)},
-    "/v1/admin/events": {"GET": _admin(event_log.list_all, READ_EVENTS)},
-    "/v1/admin/events/{event_id}": {"GET": _admin(event_log.get, READ_EVENTS)},
-    "/v1/admin/overview": {"GET": _admin(overview.get, rights.READ_OVERVIEW)},
-    "/actuator/health": {"GET": _admin(health.healthy, None, access=Access.NOBODY)},
-    "/actuator/health/liveness": {"GET": _admin(health.healthy, None, access=Access.NOBODY)},
-    "/actuator/health/readiness": {"GET": _admin(health.ready, None, access=Access.NOBODY)},
+    "/v1/admin/audit/logs": {"GET": _admin("listAuditLogs", audit.list_, rights.READ_AUDIT)},
+    "/v1/admin/events": {"GET": _admin("listEvents", event_log.list_all, READ_EVENTS)},
+    "/v1/admin/events/{event_id}": {"GET": _admin("getEvent", event_log.get, READ_EVENTS)},
+    "/v1/admin/overview": {"GET": _admin("getAdminOverview", overview.get, rights.READ_OVERVIEW)},
+    "/actuator/health": {"GET": _health(health.healthy)},
+    "/actuator/health/liveness": {"GET": _health(health.healthy)},
+    "/actuator/health/readiness": {"GET": _health(health.ready)},
 }
 """Path to method to operation."""
 

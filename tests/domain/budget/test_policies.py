@@ -279,6 +279,8 @@ def test_an_update_changes_what_is_given_and_says_what() -> None:
     books.accepted(update(status=PolicyStatus.DISABLED))
     assert books.accepted(books.evaluate(1)).caps is None
     books.accepted(update(status=PolicyStatus.DISABLED))
+    assert [entry.operation for entry in books.last_changes.audit] == ["updatePolicy"]
+    books.last_changes.audit.clear()
     assert not books.last_changes
 
 

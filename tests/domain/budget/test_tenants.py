@@ -130,6 +130,8 @@ def test_closing_again_does_nothing() -> None:
     books, _ = closed_books()
     answer = books.accepted(books.set_tenant(CLOSED))
     assert (answer.closed_now, answer.changed_fields) == (False, ())
+    assert [entry.operation for entry in books.last_changes.audit] == ["updateTenant"]
+    books.last_changes.audit.clear()
     assert not books.last_changes
 
 

@@ -324,7 +324,11 @@ async def test_the_audit_log_is_filtered_by_everything_it_says(world: BudgetWorl
     assert await operations(key_id="key_root") == ["freezeBudget"]
     assert await operations(operations=("fundBudget", "createBudget")) == ["fundBudget", "createBudget"]
     assert await operations(resource_types=("tenant",)) == []
-    assert await operations(search="MAY") == ["fundBudget"]
+    assert await operations(search="FUND") == ["fundBudget"]
+    assert await operations(search="may") == []
+    assert await operations(status_least=201, status_most=201) == ["createBudget"]
+    assert await operations(error_codes=("NOT_FOUND",)) == []
+    assert await operations(error_codes_excluded=("NOT_FOUND",), status_most=200) == ["freezeBudget", "fundBudget"]
     assert await operations(tenant_id="other") == []
     for sort in AuditSort:
         assert len(await operations(sort_by=sort)) == 3

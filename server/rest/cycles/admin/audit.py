@@ -1,11 +1,10 @@
-"""The audit log (11.7): what was changed, by whom, on which request."""
+"""The audit log (11.7): what was changed, by whom, on which request, and what failed."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
-from domain.budget.events import EventType
+from domain.amounts import INT64_MAX, INT64_MIN
 from domain.budget.queries import WORDS_MAX
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
@@ -18,49 +17,25 @@ from server.rest.cycles.query import Query
 from workers.budget.reads import AuditQuery, AuditSort, SeenAuditEntry, Window
 
 LEAST_STATUS, MOST_STATUS = 100, 599
-CREATED, DONE = 201, 200
-
-STATUSES: Final = {
-    **dict.fromkeys(("createTenant", "createBudget", "createPolicy"), CREATED),
-    **dict.fromkeys(
-        (
-            "updateTenant",
-            "updateBudget",
-            "freezeBudget",
-            "unfreezeBudget",
-            "closeBudget",
-            "fundBudget",
-            "updatePolicy",
-            "releaseReservation",
-            EventType.BUDGET_CLOSED_VIA_CASCADE.value,
-            EventType.RESERVATION_RELEASED_VIA_CASCADE.value,
-            EventType.API_KEY_REVOKED_VIA_CASCADE.value,
-        ),
-        DONE,
-    ),
-}
-"""Operation to the status that it was answered with. Only what was accepted is on record."""
-
-
-class Order(Enum):
-    """`status` says nothing more than `operation` does: equals stay in the order of time."""
-
-    TIMESTAMP = "timestamp"
-    OPERATION = "operation"
-    RESOURCE_TYPE = "resource_type"
-    TENANT_ID = "tenant_id"
-    KEY_ID = "key_id"
-    STATUS = "status"
+_OPTIONAL: Final = (
+    "error_code",
+    "resource_type",
+    "resource_id",
+    "key_id",
+    "source_ip",
+    "user_agent",
+    "request_id",
+    "trace_id",
+    "subject",
+    "action",
+)
 
 
 async def list_(exchange: Exchange) -> Answer:
-    """No entry has an error code, so asking for one finds nothing and excluding some hides nothing."""
     query = exchange.query()
-    wanted, paging = _audit_query(query), lenient_list_of(query)
-    query.words("error_code_exclude", most=WORDS_MAX)
-    if query.words("error_code", most=WORDS_MAX) or wanted.operations == ():
-        return Reply({"logs": [], "has_more": False})
-    found = await exchange.runtime.budget_reads.audit_log(exchange.caller, query=wanted, **paging)
+    found = await exchange.runtime.budget_reads.audit_log(
+        exchange.caller, query=_audit_query(query), **lenient_list_of(query)
+    )
     if isinstance(found, Refusal):
         return found
     return Reply(page("logs", [show_entry(entry) for entry in found.items], found))
@@ -73,11 +48,9 @@ def show_entry(entry: SeenAuditEntry) -> Document:
         "timestamp": show_instant(entry.recorded_at),
         "tenant_id": entry.tenant_id,
         "operation": entry.operation,
-        "status": status_of(entry.operation),
-        "resource_type": entry.resource_type,
-        "resource_id": entry.resource_id,
+        "status": entry.status,
     }
-    for name in ("key_id", "source_ip", "request_id", "trace_id"):
+    for name in _OPTIONAL:
         if (value := getattr(entry, name)) is not None:
             shown[name] = value
     if entry.unit is not None and entry.amount is not None:
@@ -85,7 +58,7 @@ def show_entry(entry: SeenAuditEntry) -> Document:
     told = {
         "actor_type": entry.actor_type,
         "scope": entry.scope,
-        "reason": entry.reason,
+        "reason" if entry.error_code is None else "error_message": entry.reason,
         "correlation_id": entry.correlation_id,
     }
     shown["metadata"] = {
@@ -95,38 +68,30 @@ def show_entry(entry: SeenAuditEntry) -> Document:
     return shown
 
 
-def status_of(operation: str) -> int:
-    return STATUSES.get(operation, DONE)
-
-
 def _audit_query(query: Query) -> AuditQuery:
-    order = query.choice("sort_by", Order, folds=True) or Order.TIMESTAMP
+    least, most = _statuses(query)
     return AuditQuery(
         tenant_id=query.text("tenant_id"),
         key_id=query.text("key_id"),
-        operations=_operations(query),
+        operations=query.words("operation", most=WORDS_MAX) or None,
         resource_types=query.words("resource_type", most=WORDS_MAX) or None,
         resource_id=query.text("resource_id"),
         request_id=query.text("request_id"),
         trace_id=query.text("trace_id"),
+        error_codes=query.words("error_code", most=WORDS_MAX) or None,
+        error_codes_excluded=query.words("error_code_exclude", most=WORDS_MAX),
+        status_least=least,
+        status_most=most,
         recorded=Window(*query.window("from", "to")),
         search=search_of(query),
-        sort_by=AuditSort.RECORDED_AT if order is Order.STATUS else AuditSort(order.value),
+        sort_by=query.choice("sort_by", AuditSort, folds=True) or AuditSort.RECORDED_AT,
         descending=query.is_descending(),
     )
 
 
-def _operations(query: Query) -> tuple[str, ...] | None:
-    """Those that are asked for, by name and by status; None is any, and nothing at all is none. Raises `Shape`."""
-    named, least, most = query.words("operation", most=WORDS_MAX), *_statuses(query)
-    if least <= DONE < CREATED <= most:
-        return named or None
-    return tuple(name for name in named or STATUSES if least <= status_of(name) <= most)
-
-
-def _statuses(query: Query) -> tuple[int, int]:
+def _statuses(query: Query) -> tuple[int | None, int | None]:
     """The range of statuses. Raises `Shape`."""
-    exact = query.integer("status", least=0, most=MOST_STATUS)
+    exact = query.integer("status", least=INT64_MIN, most=INT64_MAX)
     least = query.integer("status_min", least=LEAST_STATUS, most=MOST_STATUS)
     most = query.integer("status_max", least=LEAST_STATUS, most=MOST_STATUS)
     if exact is not None and (least is not None or most is not None):
@@ -134,8 +99,9 @@ def _statuses(query: Query) -> tuple[int, int]:
     if least is not None and most is not None and least > most:
         raise _refused("status_min", "status_min is above status_max")
     if exact is not None:
-        return exact, exact
-    return LEAST_STATUS if least is None else least, MOST_STATUS if most is None else most
+        bounded = max(LEAST_STATUS - 1, min(exact, MOST_STATUS + 1))  # outside of them there is no entry anyway
+        return bounded, bounded
+    return least, most
 
 
 def _refused(field: str, message: str) -> Shape:
