@@ -61,7 +61,10 @@ class Mutation(
 
 @strawberry.type
 class Subscription(
-    events.EventSubscription, reservations.ReservationSubscription, budget_events.BudgetEventSubscription
+    events.EventSubscription,
+    reservations.ReservationSubscription,
+    budget_events.BudgetEventSubscription,
+    budgets.BudgetSubscription,
 ):
     """Streams that go on until one side ends them."""
 

@@ -27,6 +27,9 @@ RESTS: Final = 4
 """How many times as long as it has worked the relay rests: its commits stand in the way of the lanes'. Under load it moves
 more at once; an event that comes alone waits for nothing."""
 REST_MAX_S: Final = 0.05
+TELL_EVERY_S: Final = 0.1
+"""How often at most the other nodes are told of changes that no event comes with. Budgets change with every request,
+and each telling is a commit."""
 
 
 class Relay:
@@ -40,6 +43,7 @@ class Relay:
         self._node = node
         self._pending: dict[Outbox, set[str]] = {outbox: set() for outbox in Outbox}
         self._changed: set[str] = set()
+        self._told_at = -TELL_EVERY_S
         self._wake = asyncio.Event()
         self._is_in_doubt = False
         """A move may have taken effect without an answer: then this node does not know what it appended."""
@@ -59,8 +63,10 @@ class Relay:
             self._wake.clear()
             started = time.monotonic()
             went_well = await self._move_pending()
-            if self._has_work():
+            if any(self._pending.values()):
                 self._wake.set()
+            elif self._changed:
+                asyncio.get_running_loop().call_later(TELL_EVERY_S, self._wake.set)
             if not went_well:
                 await asyncio.sleep(RETRY_PAUSE_S)
             elif all(len(keys) < KEYS_MAX for keys in self._pending.values()):
@@ -69,7 +75,7 @@ class Relay:
     async def flush(self, *, give_up: bool = False) -> None:
         """Move everything that is pending on this node, however often it takes; `give_up` after the first failure."""
         while self._has_work():
-            if not await self._move_pending():
+            if not await self._move_pending(tells=True):
                 if give_up:
                     return
                 await asyncio.sleep(RETRY_PAUSE_S)
@@ -96,16 +102,18 @@ class Relay:
     def _has_work(self) -> bool:
         return bool(self._changed) or any(self._pending.values())
 
-    async def _move_pending(self) -> bool:
-        """One transaction for each outbox that has news; whether all went well. What did not stays pending."""
+    async def _move_pending(self, *, tells: bool = False) -> bool:
+        """One transaction for each outbox that has news; whether all went well. What did not stays pending. `tells`:
+        of changes too, even if they were told just now."""
         went_well = True
         outboxes = [outbox for outbox, keys in self._pending.items() if keys]
-        if self._changed and not outboxes:
+        if self._changed and not outboxes and (tells or time.monotonic() >= self._told_at + TELL_EVERY_S):
             outboxes = [Outbox.CAPACITY]  # nothing to move, but something to tell
         for outbox in outboxes:
             pending = self._pending[outbox]
             keys = sorted(pending)[:KEYS_MAX]
             changed, self._changed = self._changed, set()
+            self._told_at = time.monotonic()
             pending.difference_update(keys)
             try:
                 await self._move(outbox, keys, changed)

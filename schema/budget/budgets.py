@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import strawberry
@@ -21,6 +22,8 @@ from schema.inputs import ALL, INPUT, own_tenant
 from schema.paging import AFTER, FIRST, Connection, take
 from schema.refusals import answers_with, result
 from schema.scalars import Int64, JSONObject, Millis, json_object, millis
+from schema.watching import snapshots
+from workers.budget.changes import watched_keys
 from workers.budget.desk import BudgetDesk
 from workers.budget.listing import SeenBudget
 
@@ -274,3 +277,23 @@ class BudgetMutation:
     async def unfreeze_budget(self, wanted: Annotated[UnfreezeBudgetInput, INPUT]) -> Any:
         """Undoes a freeze."""
         return await ask(BudgetDesk.unfreeze_budget, _of(wanted.tenant_id), **given_values(wanted))
+
+
+# -- subscription ------------------------------------------------------------------------------------------------------
+
+
+@strawberry.type
+class BudgetSubscription:
+    @strawberry.subscription
+    async def budget_changed(
+        self, scope: str, unit: Unit, tenant_id: strawberry.ID | None = None
+    ) -> AsyncGenerator[Budget, None]:
+        """The budget as it is, then again after each change; changes that come together are shown once. When the server
+        ends the stream, the error's extensions have a code."""
+        current = operation()
+        reads, caller = current.runtime.budget_reads, current.caller
+        look = partial(reads.budget, caller, scope=scope, unit=unit, tenant_id=tenant_id)
+        read(await look())
+        keys = watched_keys(own_tenant(tenant_id), scope, unit)
+        changes = current.runtime.board.watch(*keys, key_id=caller.principal.key_id)
+        return snapshots(current, changes, look, Budget.of)

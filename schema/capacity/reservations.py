@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Any
 
 import strawberry
@@ -15,11 +15,12 @@ from domain.outcomes import Accepted, NotFound, Outcome, Refusal
 from schema.capacity.availability import AvailabilityStep, Fit, fits
 from schema.capacity.grants import Grant, TermInput, grants, overlapping
 from schema.capacity.instances import Instance, instances
-from schema.context import Operation, operation
+from schema.context import operation
 from schema.inputs import ID, INPUT, given, in_own_tenant, in_tenant, own_tenant, reservation_of
 from schema.paging import AFTER, FIRST, Connection, connection, one, take, value
 from schema.refusals import answer, answers_with, result
 from schema.scalars import Millis, millis, optional_id
+from schema.watching import snapshots
 
 READ_COST = 20
 """Items that a question about the time to come counts as: each one is a read of its own."""
@@ -317,17 +318,7 @@ class ReservationSubscription:
         current = operation()
         changes = current.runtime.board.watch(key, key_id=current.caller.principal.key_id)
         value(await _reservation(key))
-        return _snapshots(current, key, changes)
-
-
-async def _snapshots(
-    current: Operation, key: str, changes: AsyncGenerator[None, None]
-) -> AsyncGenerator[CapacityReservation, None]:
-    """It is watched before it is read, so no change can fall between the two."""
-    async with aclosing(changes) as hints:
-        async for _ in hints:
-            current.begin()
-            yield CapacityReservation.of(value(await _reservation(key)))
+        return snapshots(current, changes, partial(_reservation, key), CapacityReservation.of)
 
 
 async def _reservation(key: str) -> ReservationView | Refusal:

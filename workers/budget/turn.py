@@ -21,6 +21,7 @@ from storage.budget.books import Flush, Head, NumberedEvent, flush_books, lock_t
 from storage.database import AnyConnection
 from workers import measures
 from workers.actor import Actor, Ask
+from workers.budget.changes import change_key
 from workers.budget.loading import BudgetActor, TenantBooks, complete
 from workers.clock import Clock
 from workers.ids import IdSource
@@ -111,6 +112,8 @@ class BudgetTurn:
         books.is_new = False
         audit = [(self._ids.new("aud"), entry) for entry in changes.audit]
         batch.flush.add_changes(head, changes, events=events, audit=audit, now=tenant.clock_at)
+        changed = (change_key(tenant.tenant_id, scope, unit) for scope, unit in changes.budgets)
+        batch.result.changed_keys.extend(changed)
         if events:
             batch.result.event_keys.append(tenant.tenant_id)
 

@@ -15,6 +15,7 @@ from tests.budget_world import (
     ACME,
     PARENT,
     START,
+    TOKENS,
     WHOLE,
     BudgetWorld,
     accepted,
@@ -24,6 +25,7 @@ from tests.budget_world import (
 )
 from tests.capacity_world import running_node
 from tests.cutting import Cut, CuttingWire
+from workers.budget.changes import watched_keys
 from workers.clock import ManualClock
 from workers.lane import ATTEMPTS_MAX
 
@@ -98,6 +100,19 @@ async def test_a_budget_and_a_policy_are_made_once_without_any_key(database_url:
         accepted(await world.node.budgets.create_policy(world.acme, name="p", scope_pattern="agent:*"))
         assert await world.connection.fetchval("select count(*) from budget") == 2
         assert await world.connection.fetchval("select count(*) from budget_policy") == 1
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
+async def test_whoever_watches_a_budget_is_woken_by_a_turn_in_doubt(database_url: str, cut: Cut) -> None:
+    """The second attempt changes nothing where the first one took effect: then all of the tenant's watchers look."""
+    async with behind_a_wire(database_url) as (world, plan):
+        hints = world.node.board.watch(*watched_keys(ACME, PARENT, TOKENS), key_id="key")
+        await anext(hints)
+        plan.next = [cut]
+        outcome: Any = await world.reserve(10)
+        assert outcome.answer.reserved == 10
+        await asyncio.wait_for(anext(hints), timeout=10)
+        await hints.aclose()
 
 
 async def test_a_request_that_never_gets_through_is_unavailable_and_can_be_sent_again(database_url: str) -> None:
