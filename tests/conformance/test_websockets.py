@@ -85,7 +85,7 @@ async def test_the_python_client_asks_and_listens(live: Live) -> None:
                 break
 
     assert answer == {"viewer": {"tenant": {"id": "root"}}}
-    assert heard == ["1", "2", "3", "4"]
+    assert [int(seq) - int(heard[0]) for seq in heard] == [0, 1, 2, 3]
     await until(lambda: not live.world.runtime.hub.count)
 
 
@@ -105,7 +105,7 @@ async def test_a_dropped_connection_is_resumed_by_cursor_without_a_gap(live: Liv
                     break
         await world.create_grant(slots=1)
 
-    assert heard == [str(number) for number in range(1, 9)]
+    assert [int(seq) - int(heard[0]) for seq in heard] == list(range(8))
 
 
 async def test_a_bad_key_gets_no_connection(live: Live) -> None:
@@ -343,7 +343,7 @@ async def test_a_slow_reader_is_cut_with_a_cursor_and_does_not_slow_a_fast_one(d
             slow.connection.transport.resume_reading()
             heard, ended = await _read_to_the_end(slow)
 
-        assert fast == [str(number) for number in range(1, 4_001)]
+        assert [int(seq) - int(fast[0]) for seq in fast] == list(range(4_000))
         assert ended["code"] == "SLOW_CONSUMER"
         assert heard == fast[: len(heard)]
         assert len(heard) < len(fast)
