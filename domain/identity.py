@@ -29,6 +29,7 @@ GRANT_ID: Final = re.compile(f"rgrant_{_BODY}")
 INSTANCE_ID: Final = re.compile(f"inst_{_BODY}")
 API_KEY_ID: Final = re.compile(f"key_{_BODY}")
 EVENT_ID: Final = re.compile(f"evt_{_BODY}")
+WEBHOOK_ID: Final = re.compile(f"whsub_{_BODY}")
 
 
 def encode_bits(number: int, *, characters: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from schema import events, paging, refusals, tenancy
+from schema import events, paging, refusals, tenancy, webhooks
 from schema.budget import audit, budgets, holding, policies
 from schema.budget import events as budget_events
 from schema.budget import refusals as budget_refusals
@@ -39,6 +39,7 @@ class Query(
     budget_reservations.BudgetReservationQuery,
     policies.PolicyQuery,
     audit.AuditLogQuery,
+    webhooks.WebhookQuery,
 ):
     """Reads. What does not exist for the caller is null; lists are pages."""
 
@@ -54,6 +55,7 @@ class Mutation(
     budgets.BudgetMutation,
     policies.PolicyMutation,
     budget_tenants.TenantStatusMutation,
+    webhooks.WebhookMutation,
 ):
     """Changes. Each answers with the object or with a typed refusal. A retry with the same idempotency key changes
     nothing more and gets the object as it is by then; about budgets, the answer that was given first."""
@@ -92,6 +94,7 @@ describe(
         policies,
         audit,
         budget_tenants,
+        webhooks,
         sys.modules[__name__],
     )
 )

@@ -76,6 +76,28 @@ class Settings:
     event_days: int = field(default=30, metadata=_about("how long events are kept for subscribers to resume"))
     answer_days: int = field(default=30, metadata=_about("how long idempotency keys of requests are remembered"))
     audit_days: int = field(default=400, metadata=_about("how long the audit log is kept"))
+    delivery_days: int = field(default=14, metadata=_about("how long it is kept what became of webhooks' deliveries"))
+    secret_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_about(
+            "what webhooks' secrets are sealed with, 32 characters or more, alike on every node; without it a key is made "
+            "in the data directory"
+        ),
+    )
+    webhook_private_addresses: bool = field(
+        default=False,
+        metadata=_about(
+            "on or off: whether webhooks may go to this host and its network, over plain http too; for tests"
+        ),
+    )
+    webhook_timeout_seconds: int = field(
+        default=30, metadata=_about("how long a receiver of webhooks may take to answer")
+    )
+    webhook_ca_file: Path | None = field(
+        default=None,
+        metadata=_about("certificates, as PEM, of authorities that receivers of webhooks have theirs from"),
+    )
     log_format: str = field(default="auto", metadata=_about("json, text, or auto: text on a terminal, JSON elsewhere"))
     log_level: str = field(default="info", metadata=_about("debug, info, warning or error"))
     jobs: bool = field(default=True, metadata=_about("on or off: whether this node runs jobs; any number may"))
@@ -107,10 +129,15 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _root_key(text: str) -> str:
-    """Whatever a header can carry: HTTP takes blanks off its ends."""
+def _secret(text: str) -> str:
     if not ROOT_KEY_MIN <= len(text) <= ROOT_KEY_MAX:
         raise ValueError(f"a string of {ROOT_KEY_MIN} to {ROOT_KEY_MAX} characters")
+    return text
+
+
+def _root_key(text: str) -> str:
+    """Whatever a header can carry: HTTP takes blanks off its ends."""
+    _secret(text)
     if not text.isprintable() or text != text.strip():
         raise ValueError("printable, without blanks at its ends: it is sent in a header")
     return text
@@ -127,6 +154,16 @@ def _path(text: str) -> Path:
     if not text.strip():
         raise ValueError("the path of a folder")
     return Path(text)
+
+
+def _file(text: str) -> Path:
+    if not Path(text).expanduser().is_file():
+        raise ValueError("the path of a file that is there")
+    return Path(text).expanduser()
+
+
+def _switch(text: str) -> bool:
+    return {"on": True, "off": False}[_one_of("on", "off")(text)]
 
 
 def _host(text: str) -> str:
@@ -161,7 +198,12 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "audit_days": _integer(1, 36_500),
     "log_format": _one_of("auto", "json", "text"),
     "log_level": _one_of("debug", "info", "warning", "error"),
-    "jobs": lambda text: {"on": True, "off": False}[_one_of("on", "off")(text)],
+    "jobs": _switch,
+    "delivery_days": _integer(1, 3_650),
+    "secret_key": _secret,
+    "webhook_private_addresses": _switch,
+    "webhook_timeout_seconds": _integer(1, 30),
+    "webhook_ca_file": _file,
 }
 
 
@@ -206,7 +248,7 @@ def _unknown(variable: str, known: list[str]) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if name == "root_key":
+    if name in ("root_key", "secret_key"):
         return "(given)"
     if name == "database_url":
         parts = urlsplit(value)

@@ -35,6 +35,12 @@ EXPIRED_TENANTS: Final = Counter(
     "earmark_expiry_tenants_total", "Tenants that were asked to give back overdue budget reservations"
 )
 AUDIT_DROPPED: Final = Counter("earmark_audit_dropped_total", "Failed requests that are not on record", ["reason"])
+WEBHOOK_QUEUED: Final = Counter("earmark_webhook_queued_total", "Deliveries queued for webhooks")
+WEBHOOK_ATTEMPTS: Final = Counter("earmark_webhook_attempts_total", "Requests to receivers of webhooks", ["result"])
+WEBHOOK_SECONDS: Final = Histogram(
+    "earmark_webhook_seconds", "Time of a request to a receiver", buckets=(*_SECONDS, 10.0, 30.0)
+)
+WEBHOOKS_DISABLED: Final = Counter("earmark_webhooks_disabled_total", "Webhooks disabled after too many failures")
 USAGE_RECORDS: Final = Counter("earmark_usage_records_total", "Usage records written", ["meter"])
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from storage.database import AnyConnection, Database, trouble_of
@@ -33,14 +33,24 @@ and each telling is a commit."""
 
 
 class Relay:
-    """One a node. What another node leaves behind is swept by `sweep`."""
+    """One a node. What another node leaves behind is swept by `sweep`. `moved` is called when streams have grown."""
 
-    def __init__(self, database: Database, hub: EventHub, board: ChangeBoard, clock: Clock, *, node: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        hub: EventHub,
+        board: ChangeBoard,
+        clock: Clock,
+        *,
+        node: str,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
         self._database = database
         self._hub = hub
         self._board = board
         self._clock = clock
         self._node = node
+        self._moved = moved
         self._pending: dict[Outbox, set[str]] = {outbox: set() for outbox in Outbox}
         self._changed: set[str] = set()
         self._told_at = -TELL_EVERY_S
@@ -129,6 +139,8 @@ class Relay:
         async with self._database.transaction() as connection:
             relayed = await relay(connection, outbox, keys, changed=changed, listened=listened, node=self._node)
         measures.EVENTS_RELAYED.inc(relayed.moved)
+        if relayed.moved:
+            self._moved()
         behind = set(relayed.streams).difference(listened)  # whoever has begun to listen meanwhile
         behind.update(self._hub.offer(relayed.appended))
         if self._is_in_doubt:
@@ -138,13 +150,25 @@ class Relay:
 
 
 class Listener:
-    """One LISTEN connection a node: hints of the others, and after every reconnect a look at everything."""
+    """One LISTEN connection a node: hints of the others, and after every reconnect a look at everything.
 
-    def __init__(self, database: Database, hub: EventHub, board: ChangeBoard, *, node: str) -> None:
+    `appended` is called when events came into the streams without a relay.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        hub: EventHub,
+        board: ChangeBoard,
+        *,
+        node: str,
+        appended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._database = database
         self._hub = hub
         self._board = board
         self._node = node
+        self._appended = appended
         self._streams: set[str] = set()
         self._wake = asyncio.Event()
         self.is_connected = False
@@ -178,6 +202,8 @@ class Listener:
         hint = json.loads(str(payload))
         if hint.get("node") == self._node:
             return  # fed from memory already
+        if not hint.get("node"):
+            self._appended()
         if "streams" not in hint:
             self._look_everywhere()
             return

@@ -1,4 +1,5 @@
-"""Retention: events, remembered answers and the audit log are removed when they are old. Nothing else ever is."""
+"""Retention: events, webhooks' deliveries, remembered answers and the audit log are removed when they are old. Nothing else
+ever is."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from functools import partial
 from typing import Final
 
 from domain.terms import DAY_MS
+from domain.webhooks.deliveries import OVERDUE, OVERDUE_MS
 from storage.budget.answers import forget_answers as forget_budget_answers
 from storage.budget.audit_log import expire_entries
 from storage.database import Database, read_clock
 from storage.events import expire_events, page_streams
 from storage.replay import forget_answers
+from storage.webhooks.deliveries import expire_deleted, expire_deliveries, flush_overdue
 from workers.budget.audit_log import UNKNOWN_TENANT
 from workers.capacity.turn import CREATE_GRANT
 from workers.clock import Clock
@@ -25,6 +28,8 @@ AUDIT_DAYS: Final = 400
 """A year that is to be accounted for, and time to do it."""
 UNKNOWN_DAYS: Final = 30
 """Who had no valid key and tried: of use as long as somebody looks into it."""
+DELIVERY_DAYS: Final = 14
+"""What became of webhooks' deliveries: for looking into what went wrong lately."""
 KEPT_ANSWERS: Final = (CREATE_GRANT,)
 """Operations whose answers live as long as what they made (D19): a key that made a grant is taken until it is gone."""
 ROWS_MAX: Final = 1_000
@@ -44,6 +49,7 @@ class RetentionJob:
         event_days: int = EVENT_DAYS,
         answer_days: int = ANSWER_DAYS,
         audit_days: int = AUDIT_DAYS,
+        delivery_days: int = DELIVERY_DAYS,
     ) -> None:
         if event_days < EVENT_DAYS_LEAST:
             raise ValueError(f"events are kept for at least {EVENT_DAYS_LEAST} days, not {event_days}")
@@ -52,6 +58,7 @@ class RetentionJob:
         self._event_ms = event_days * DAY_MS
         self._answer_ms = answer_days * DAY_MS
         self._audit_ms = audit_days * DAY_MS
+        self._delivery_ms = delivery_days * DAY_MS
 
     async def run_once(self) -> Ran:
         """Remove everything that is too old, in small transactions."""
@@ -65,7 +72,8 @@ class RetentionJob:
         entries = await self._remove(partial(expire_entries, before=now - self._audit_ms))
         unknown_ms = min(UNKNOWN_DAYS * DAY_MS, self._audit_ms)
         entries += await self._remove(partial(expire_entries, before=now - unknown_ms, tenant_id=UNKNOWN_TENANT))
-        return Ran(counts={"streams": streams, "answers": answers, "audit": entries})
+        deliveries = await self._expire_deliveries(now)
+        return Ran(counts={"streams": streams, "answers": answers, "audit": entries, "deliveries": deliveries})
 
     async def _expire_events(self, *, before: int) -> int:
         """How many streams had something to remove."""
@@ -88,6 +96,12 @@ class RetentionJob:
     async def _remove_some(self, stream: str, *, before: int) -> bool:
         async with self._database.transaction() as connection:
             return await expire_events(connection, stream, before=before, limit=ROWS_MAX)
+
+    async def _expire_deliveries(self, now: int) -> int:
+        """Rows removed. What waits for too long, behind a pause for instance, is given up first."""
+        await self._remove(partial(flush_overdue, before=now - OVERDUE_MS, now=now, error=OVERDUE))
+        removed = await self._remove(partial(expire_deliveries, before=now - self._delivery_ms))
+        return removed + await self._remove(expire_deleted)
 
     async def _remove(self, some: Callable[..., Awaitable[int]]) -> int:
         """Remove all that there is, some rows at a time. How many there were."""

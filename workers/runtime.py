@@ -9,13 +9,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from domain.capacity.state import CapacityState
 from domain.terms import SECOND_MS
+from domain.webhooks.targets import STRICT, Security
 from storage.database import Database
 from storage.events import Outbox
 from workers import measures
@@ -62,11 +63,23 @@ from workers.schedule import (
     RETENTION,
     SCAN,
     USED_KEYS,
+    WEBHOOKS,
     Ran,
     Schedule,
 )
 from workers.supervisor import Supervisor
 from workers.tenancy_desk import TenancyDesk
+from workers.webhooks.addresses import Addresses
+from workers.webhooks.closing import ClosingDesk
+from workers.webhooks.courier import Courier
+from workers.webhooks.desk import WebhookDesk
+from workers.webhooks.guarding import Guard
+from workers.webhooks.probing import ProbeDesk
+from workers.webhooks.reads import WebhookReads
+from workers.webhooks.replaying import ReplayDesk
+from workers.webhooks.sender import ANSWER_WITHIN_S, Sender
+from workers.webhooks.vault import Vault
+from workers.webhooks.writing import Tools
 
 log = logging.getLogger("earmark.runtime")
 
@@ -88,7 +101,14 @@ class RuntimeOptions:
     event_days: int = 30
     answer_days: int = 30
     audit_days: int = 400
+    delivery_days: int = 14
     runs_jobs: bool = True
+    secret_key: bytes | None = field(default=None, repr=False)
+    """What webhooks' secrets are sealed with, at least 32 bytes. Without one no webhook can be made."""
+    webhook_security: Security = STRICT
+    """What webhooks may do until an operator says otherwise."""
+    webhook_within_s: float = ANSWER_WITHIN_S
+    webhook_ca_file: Path | None = None
 
 
 class Runtime:
@@ -108,13 +128,16 @@ class Runtime:
         self._capacity()
         self._budget()
         self._registry()
+        self._webhooks()
         self._jobs()
 
     def _fan_out(self) -> None:
         self.hub = EventHub(self.database)
         self.board = ChangeBoard()
-        self.relay = Relay(self.database, self.hub, self.board, self.clock, node=self.node)
-        self.listener = Listener(self.database, self.hub, self.board, node=self.node)
+        self.relay = Relay(
+            self.database, self.hub, self.board, self.clock, node=self.node, moved=self._streams_have_grown
+        )
+        self.listener = Listener(self.database, self.hub, self.board, node=self.node, appended=self._streams_have_grown)
         self.authenticator = Authenticator(self.database, self.clock)
 
     def _capacity(self) -> None:
@@ -149,10 +172,29 @@ class Runtime:
 
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)
-        registrar = Registrar(self.database, self.clock)
-        self.tenancy = TenancyDesk(registrar, self.ids, close_tenant=self._close_tenant)
-        self.keys = KeyDesk(registrar, self.ids)
-        self.accounts = ProviderDesk(registrar, self.ids, validate_settings=self.providers.validate_settings)
+        self.registrar = Registrar(self.database, self.clock)
+        self.tenancy = TenancyDesk(self.registrar, self.ids, close_tenant=self._close_tenant)
+        self.keys = KeyDesk(self.registrar, self.ids)
+        self.accounts = ProviderDesk(self.registrar, self.ids, validate_settings=self.providers.validate_settings)
+
+    def _webhooks(self) -> None:
+        options = self.options
+        self._addresses = Addresses()
+        self.webhook_guard = Guard(self.registrar, self.ids, self._addresses.resolve, defaults=options.webhook_security)
+        tools = Tools(
+            registrar=self.registrar,
+            ids=self.ids,
+            guard=self.webhook_guard,
+            vault=None if options.secret_key is None else Vault(options.secret_key),
+            told=self._streams_have_grown,
+        )
+        sender = Sender(self._addresses.resolve, within_s=options.webhook_within_s, ca_file=options.webhook_ca_file)
+        self.webhooks = WebhookDesk(tools)
+        self.webhook_probes = ProbeDesk(tools, sender)
+        self.webhook_replays = ReplayDesk(tools)
+        self.webhook_reads = WebhookReads(self.budget_asker)
+        self.webhook_closing = ClosingDesk(tools)
+        self.courier = Courier(self.database, self.clock, self.supervisor, tools, sender)
 
     def _jobs(self) -> None:
         boundaries, meter = BoundaryJob(self.asker), MeterJob(self.asker)
@@ -164,6 +206,7 @@ class Runtime:
             event_days=self.options.event_days,
             answer_days=self.options.answer_days,
             audit_days=self.options.audit_days,
+            delivery_days=self.options.delivery_days,
         )
         scan_ms = self.options.scan_seconds * SECOND_MS
 
@@ -187,6 +230,7 @@ class Runtime:
                 SCAN: partial(scan.run_once, every_ms=scan_ms if self.options.runs_jobs else 0),
                 RELAY: sweep,
                 CLOSING: close_tenants,
+                WEBHOOKS: self.courier.run_once,
                 USED_KEYS: note_used_keys,
                 EXPIRED_KEYS: tell_of_expired_keys,
                 RATES: RatesJob(self.budget_asker, Announcer(self.ids)).run_once,
@@ -208,7 +252,9 @@ class Runtime:
         self.supervisor.keep("relay", self.relay.run)
         self.supervisor.keep("listener", self.listener.run)
         self.supervisor.keep("streams", self._end_streams_of_revoked_keys)
+        self.supervisor.keep("webhook leases", self.courier.keep_leases)
         if self.options.runs_jobs:
+            self.supervisor.keep("webhooks", self.courier.run)
             self.schedule.start()
 
     def end_streams(self) -> None:
@@ -221,9 +267,11 @@ class Runtime:
         self.end_streams()
         if self.options.runs_jobs:
             await self.schedule.stop(within_s=STOP_WITHIN_S)
+        await self.courier.stop(within_s=STOP_WITHIN_S)
         await asyncio.gather(*(lane.stop(within_s=STOP_WITHIN_S) for lane in self._lanes))
         await self.relay.flush(give_up=True)
         await self.supervisor.stop()
+        self._addresses.close()
 
     def _committed(self, result: TurnResult) -> None:
         self._wake_relay(Outbox.CAPACITY, result)
@@ -235,9 +283,13 @@ class Runtime:
         if result.event_keys or result.changed_keys:
             self.relay.wake(outbox=outbox, event_keys=result.event_keys, changed_keys=result.changed_keys)
 
+    def _streams_have_grown(self) -> None:
+        self.courier.wake()
+
     async def _close_tenant(self, tenant_id: str) -> None:
         """A deleted tenant: its budgets first, which no lock of a reservation stands in the way of, then its grants."""
         await self.budgets.close_deleted_tenant(tenant_id)
+        await self.webhook_closing.close_tenant(tenant_id)
         await self.reservations.close_tenant(tenant_id)
 
     async def _end_streams_of_revoked_keys(self) -> None:

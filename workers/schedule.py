@@ -32,6 +32,7 @@ SCAN: Final = "vps.reservations"
 EXPIRY: Final = "budget.expiry"
 RELAY: Final = "events.relay"
 CLOSING: Final = "tenants.closing"
+WEBHOOKS: Final = "webhooks.deliver"
 USED_KEYS: Final = "keys.used"
 RATES: Final = "budget.rates"
 EXPIRED_KEYS: Final = "keys.expired"
@@ -54,10 +55,13 @@ TABLE: Final = (
     Entry(name=SCAN, every_ms=MINUTE_MS, purpose="look at what providers report"),
     Entry(name=RELAY, every_ms=2 * SECOND_MS, purpose="move events that a node left in the outbox to their streams"),
     Entry(name=CLOSING, every_ms=30 * SECOND_MS, purpose="finish deletions of tenants that were interrupted"),
+    Entry(name=WEBHOOKS, every_ms=MINUTE_MS, purpose="queue new events for webhooks and send what is due"),
     Entry(name=USED_KEYS, every_ms=MINUTE_MS, purpose="write down which API keys were used"),
     Entry(name=EXPIRED_KEYS, every_ms=10 * SECOND_MS, purpose="tell of API keys whose time is over"),
     Entry(name=RATES, every_ms=30 * SECOND_MS, purpose="tell of frequent denials and expiries"),
-    Entry(name=RETENTION, every_ms=HOUR_MS, purpose="remove events and remembered answers that are old"),
+    Entry(
+        name=RETENTION, every_ms=HOUR_MS, purpose="remove events, deliveries, answers and audit entries that are old"
+    ),
 )
 JOB_NAMES: Final = tuple(entry.name for entry in TABLE)
 

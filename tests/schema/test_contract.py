@@ -32,6 +32,7 @@ CONTRACT = Path(__file__).parents[2] / "schema" / "schema.graphql"
 INSTANT = re.compile(r"(\w+At|at|from|to|notBefore|notAfter|hourStart|dayStart|durationMs)")
 AMOUNT = re.compile(r"(\w+Ms|seq)")
 UNKEYED = {
+    "testWebhook": "a second test is a second test",
     "createBudget": "a second one is a Duplicate that names the first",
     "updateBudget": "twice is once",
     "freezeBudget": "a second one is BudgetFrozen",

@@ -10,6 +10,7 @@ from typing import Any
 
 from strawberry.types import ExecutionResult
 
+from domain.webhooks.targets import PERMISSIVE
 from schema.context import Context
 from schema.root import schema
 from storage.database import Database
@@ -21,6 +22,7 @@ BASE = 1_800_000_000_000
 """2027-01-15T08:00:00Z, exactly on an hour."""
 HOUR = 3_600_000
 MINUTE = 60_000
+SECRET_KEY = b"the secret key of a test world, which is long enough"
 ROOT_KEY = "the-root-key-of-a-test-world-0123456789"
 
 REFUSED = """
@@ -146,7 +148,8 @@ async def world_on(url: str, *, now: int = BASE) -> AsyncIterator[World]:
     """Root with an account of the kind push, a pool offered to everybody, tenants a and b, and 10 slots."""
     clock = ManualClock(now)
     database = await Database.open(url)
-    runtime = Runtime(database, clock=clock, options=RuntimeOptions(runs_jobs=False))
+    options = RuntimeOptions(runs_jobs=False, secret_key=SECRET_KEY, webhook_security=PERMISSIVE)
+    runtime = Runtime(database, clock=clock, options=options)
     try:
         await runtime.open(root_key=ROOT_KEY)
         try:

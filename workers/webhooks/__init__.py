@@ -1,0 +1,1 @@
+"""Webhooks at work: the desk, the handing out of events, the sender."""

@@ -1,0 +1,203 @@
+"""One HTTP request to a receiver: to an address that was looked at, without redirects, and never for longer than allowed.
+
+The host is looked up once for each request. All of its addresses must be allowed, and the connection goes to one of
+these very addresses, with the host's name in the TLS handshake and in the Host header: a name that resolves otherwise a
+moment later (DNS rebinding) changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import h11
+
+from domain.webhooks.deliveries import Attempt
+from domain.webhooks.targets import (
+    Address,
+    Security,
+    Target,
+    blocked_networks,
+    is_blocked,
+    read_address,
+    refuse_addresses,
+)
+from workers import measures
+from workers.webhooks.addresses import Resolve
+
+CONNECT_WITHIN_S: Final = 5.0
+ANSWER_WITHIN_S: Final = 30.0
+"""The whole request, from the look-up on."""
+HEAD_MAX: Final = 16_384
+"""Bytes of an answer's status and headers."""
+PER_HOST_MAX: Final = 8
+"""Requests that one host gets at a time from this node: however many subscriptions a dead one has, it holds up no more."""
+GOODBYE_S: Final = 1.0
+
+AGENT: Final = f"earmark/{version('earmark')}"
+
+
+class _NoAnswerError(Exception):
+    """There is no status, for a reason that may be told."""
+
+
+@dataclass(slots=True)
+class _Door:
+    """The queue in front of one host."""
+
+    places: asyncio.Semaphore
+    users: int = 0
+
+
+class Sender:
+    """`ca_file`: certificates, as PEM, of authorities that the system does not know."""
+
+    def __init__(self, resolve: Resolve, *, within_s: float = ANSWER_WITHIN_S, ca_file: Path | None = None) -> None:
+        self._resolve = resolve
+        self.within_s = within_s
+        self._ca_file = ca_file
+        self._doors: dict[str, _Door] = {}
+
+    async def send(
+        self, target: Target, headers: Sequence[tuple[str, str]], body: bytes, *, security: Security
+    ) -> Attempt:
+        """What came of it. Only being cancelled is raised: whatever a receiver does is an answer."""
+        async with self._door(target.host):
+            started = time.monotonic()
+            status, error = await self._attempt(target, headers, body, security)
+            took_ms = round((time.monotonic() - started) * 1_000)
+        if error is None and status is not None and not 200 <= status < 300:
+            error = f"the receiver answered {status}"
+            if 300 <= status < 400:
+                error += ": redirects are not followed"
+        attempt = Attempt(response_status=status, response_time_ms=took_ms, error=error)
+        measures.WEBHOOK_ATTEMPTS.labels(result=_result(attempt)).inc()
+        measures.WEBHOOK_SECONDS.observe(took_ms / 1_000)
+        return attempt
+
+    async def _attempt(
+        self, target: Target, headers: Sequence[tuple[str, str]], body: bytes, security: Security
+    ) -> tuple[int | None, str | None]:
+        """(status, why there is none)."""
+        try:
+            async with asyncio.timeout(self.within_s):
+                addresses = await self._look_up(target, security)
+                return await self._exchange(target, addresses, headers, body, security), None
+        except _NoAnswerError as error:
+            return None, str(error)
+        except TimeoutError:
+            return None, f"no answer within {self.within_s:g} s"
+        except ssl.SSLCertVerificationError as error:
+            return None, f"the receiver's certificate is not valid: {error.verify_message}"
+        except ssl.SSLError:
+            return None, "the TLS handshake failed"
+        except h11.RemoteProtocolError:
+            return None, "the receiver's answer is no HTTP"
+        except OSError:
+            return None, "the connection failed or was cut"
+
+    async def _look_up(self, target: Target, security: Security) -> list[Address]:
+        try:
+            addresses = await self._resolve(target)
+        except OSError:
+            addresses = []
+        if not addresses:
+            raise _NoAnswerError("the host cannot be resolved")
+        if (refused := refuse_addresses(addresses, security)) is not None:
+            raise _NoAnswerError(refused.message)
+        return addresses
+
+    async def _exchange(
+        self,
+        target: Target,
+        addresses: Sequence[Address],
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        security: Security,
+    ) -> int:
+        reader, writer = await self._connect(target, addresses)
+        try:
+            _check_peer(writer, security)
+            talk = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
+            all_headers = [("Host", target.authority), *headers, ("Connection", "close")]
+            request = h11.Request(method="POST", target=target.path, headers=all_headers)
+            for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+                writer.write(talk.send(event) or b"")
+            await writer.drain()
+            return await _read_status(talk, reader)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):  # among them timeouts, and TLS that ends without a word
+                await asyncio.wait_for(writer.wait_closed(), GOODBYE_S)
+
+    async def _connect(
+        self, target: Target, addresses: Sequence[Address]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the first address that takes a connection. Raises what the last one did not take it for."""
+        last: OSError = OSError("no address")
+        tls = {"ssl": self._tls, "server_hostname": target.host} if target.is_secure else {}
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                for address in addresses:
+                    try:
+                        return await asyncio.open_connection(str(address), target.port, **tls)  # type: ignore[arg-type]
+                    except OSError as error:
+                        last = error
+        except TimeoutError:
+            raise _NoAnswerError(f"no connection within {CONNECT_WITHIN_S:g} s") from None
+        raise last
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Made when first wanted: reading the system's certificates takes a while."""
+        context = ssl.create_default_context()
+        if self._ca_file is not None:
+            context.load_verify_locations(cafile=self._ca_file)
+        return context
+
+    @asynccontextmanager
+    async def _door(self, host: str) -> AsyncIterator[None]:
+        door = self._doors.setdefault(host, _Door(asyncio.Semaphore(PER_HOST_MAX)))
+        door.users += 1
+        try:
+            async with door.places:
+                yield
+        finally:
+            door.users -= 1
+            if not door.users and self._doors.get(host) is door:
+                del self._doors[host]
+
+
+async def _read_status(talk: h11.Connection, reader: asyncio.StreamReader) -> int:
+    """Nothing else in an answer matters, so nothing else of it is read. Raises `_NoAnswerError`."""
+    while True:
+        event = talk.next_event()
+        if event is h11.NEED_DATA:
+            talk.receive_data(await reader.read(HEAD_MAX))
+        elif isinstance(event, h11.Response):
+            return event.status_code
+        elif not isinstance(event, h11.InformationalResponse):
+            raise _NoAnswerError("the connection was closed without an answer")
+
+
+def _check_peer(writer: asyncio.StreamWriter, security: Security) -> None:
+    """The socket's own word on where it goes. Raises OSError."""
+    peer = writer.get_extra_info("peername")
+    address = read_address(str(peer[0]).partition("%")[0]) if peer else None
+    if address is None or is_blocked(address, blocked_networks(security)):
+        raise OSError("connected to an address that is not allowed")
+
+
+def _result(attempt: Attempt) -> str:
+    if attempt.response_status is None:
+        return "no_answer"
+    return f"{attempt.response_status // 100}xx"
