@@ -15,7 +15,7 @@ from schema.budget import refusals as budget_refusals
 from schema.budget import reservations as budget_reservations
 from schema.budget import tenants as budget_tenants
 from schema.budget import values as budget_values
-from schema.capacity import availability, grants, instances, plans, providers, reservations, usage
+from schema.capacity import availability, grants, instances, notices, plans, providers, reservations, usage
 from schema.capacity import refusals as capacity_refusals
 from schema.context import PerOperation
 from schema.descriptions import describe
@@ -30,6 +30,7 @@ class Query(
     providers.ProviderQuery,
     reservations.ReservationQuery,
     grants.GrantQuery,
+    notices.NoticeQuery,
     plans.PlanQuery,
     instances.InstanceQuery,
     usage.UsageQuery,
@@ -51,6 +52,7 @@ class Mutation(
     reservations.ReservationMutation,
     grants.GrantMutation,
     instances.InstanceMutation,
+    notices.NoticeMutation,
     holding.HoldingMutation,
     budgets.BudgetMutation,
     policies.PolicyMutation,
@@ -81,6 +83,7 @@ describe(
         capacity_refusals,
         grants,
         instances,
+        notices,
         plans,
         providers,
         reservations,

@@ -55,6 +55,8 @@ class Relay:
         self._changed: set[str] = set()
         self._told_at = -TELL_EVERY_S
         self._wake = asyncio.Event()
+        self._moving = asyncio.Lock()
+        """One move at a time: whoever waits for what is pending waits for what is on its way, too."""
         self._is_in_doubt = False
         """A move may have taken effect without an answer: then this node does not know what it appended."""
 
@@ -84,7 +86,7 @@ class Relay:
 
     async def flush(self, *, give_up: bool = False) -> None:
         """Move everything that is pending on this node, however often it takes; `give_up` after the first failure."""
-        while self._has_work():
+        while self._moving.locked() or self._has_work():
             if not await self._move_pending(tells=True):
                 if give_up:
                     return
@@ -115,6 +117,10 @@ class Relay:
     async def _move_pending(self, *, tells: bool = False) -> bool:
         """One transaction for each outbox that has news; whether all went well. What did not stays pending. `tells`:
         of changes too, even if they were told just now."""
+        async with self._moving:
+            return await self._move_each(tells=tells)
+
+    async def _move_each(self, *, tells: bool) -> bool:
         went_well = True
         outboxes = [outbox for outbox, keys in self._pending.items() if keys]
         if self._changed and not outboxes and (tells or time.monotonic() >= self._told_at + TELL_EVERY_S):

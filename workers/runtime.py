@@ -37,6 +37,7 @@ from workers.capacity.grants import GrantDesk
 from workers.capacity.guards import CapacityGuards
 from workers.capacity.instances import InstanceDesk
 from workers.capacity.meter import MeterJob
+from workers.capacity.notices import NoticeDesk, NoticeJob
 from workers.capacity.providers.registry import Registry
 from workers.capacity.reads import CapacityReads
 from workers.capacity.reservations import ReservationDesk
@@ -58,6 +59,7 @@ from workers.schedule import (
     EXPIRED_KEYS,
     EXPIRY,
     METER,
+    NOTICES,
     RATES,
     RELAY,
     RETENTION,
@@ -175,6 +177,7 @@ class Runtime:
         self.registrar = Registrar(self.database, self.clock)
         self.tenancy = TenancyDesk(self.registrar, self.ids, close_tenant=self._close_tenant)
         self.keys = KeyDesk(self.registrar, self.ids)
+        self.notices = NoticeDesk(self.registrar)
         self.accounts = ProviderDesk(self.registrar, self.ids, validate_settings=self.providers.validate_settings)
 
     def _webhooks(self) -> None:
@@ -233,6 +236,7 @@ class Runtime:
                 WEBHOOKS: self.courier.run_once,
                 USED_KEYS: note_used_keys,
                 EXPIRED_KEYS: tell_of_expired_keys,
+                NOTICES: NoticeJob(self.asker, self.registrar).run_once,
                 RATES: RatesJob(self.budget_asker, Announcer(self.ids)).run_once,
                 RETENTION: retention.run_once,
             },

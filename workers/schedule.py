@@ -34,6 +34,7 @@ RELAY: Final = "events.relay"
 CLOSING: Final = "tenants.closing"
 WEBHOOKS: Final = "webhooks.deliver"
 USED_KEYS: Final = "keys.used"
+NOTICES: Final = "vps.notices"
 RATES: Final = "budget.rates"
 EXPIRED_KEYS: Final = "keys.expired"
 RETENTION: Final = "retention"
@@ -58,6 +59,7 @@ TABLE: Final = (
     Entry(name=WEBHOOKS, every_ms=MINUTE_MS, purpose="queue new events for webhooks and send what is due"),
     Entry(name=USED_KEYS, every_ms=MINUTE_MS, purpose="write down which API keys were used"),
     Entry(name=EXPIRED_KEYS, every_ms=10 * SECOND_MS, purpose="tell of API keys whose time is over"),
+    Entry(name=NOTICES, every_ms=10 * SECOND_MS, purpose="announce starts and ends of grants to tenants who want that"),
     Entry(name=RATES, every_ms=30 * SECOND_MS, purpose="tell of frequent denials and expiries"),
     Entry(
         name=RETENTION, every_ms=HOUR_MS, purpose="remove events, deliveries, answers and audit entries that are old"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from domain.capacity.notices import Notice
 from domain.capacity.state import CapacityEvent, CapacityState, Grant, Instance
 
 CREATED = "reservation-grant.created"
@@ -14,7 +15,7 @@ ENDED = "reservation-grant.ended"
 CANCELLED = "reservation-grant.cancelled"
 CAPACITY_SHORT = "reservation-grant.capacity-short"
 
-TYPES = (CREATED, ACTIVE, AMENDED, ENDED, CANCELLED, CAPACITY_SHORT)
+TYPES = (CREATED, ACTIVE, AMENDED, ENDED, CANCELLED, CAPACITY_SHORT, *Notice)
 """Everything that capacity tells."""
 
 RESERVATION_GONE = "reservation-gone"
