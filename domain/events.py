@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from domain.outcomes import InvalidInput
+from domain.paging import CURSOR_LENGTH_MAX
+from domain.shapes import Shape
+
 MIRROR: Final = "*"
 """The stream that repeats every tenant's events, for root: no tenant can have this id."""
 
@@ -67,3 +71,13 @@ def decode_cursor(stream: str, cursor: str) -> int | None:
         return None
     match = _CURSOR.fullmatch(text)
     return int(match[1]) if match and match[2] == stream else None
+
+
+def check_cursor(stream: str, after: Any) -> int | None:
+    """The same of what a client has sent; None if it has sent none. Raises `Shape`."""
+    if after is None:
+        return None
+    number = decode_cursor(stream, after) if isinstance(after, str) and len(after) <= CURSOR_LENGTH_MAX else None
+    if number is None:
+        raise Shape(InvalidInput(field="after", reason="bad-cursor", message="after is not a cursor of this stream"))
+    return number

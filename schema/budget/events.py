@@ -8,14 +8,11 @@ from typing import Annotated, Any, Final
 
 import strawberry
 
-from domain.authority import Permission
-from domain.budget.scopes import scope_filter_allows
 from domain.events import EventRecord
 from schema.budget.answers import read
 from schema.context import Operation, operation
 from schema.events import RESUME
-from schema.failures import failed
-from schema.inputs import own_tenant
+from schema.inputs import ALL, own_tenant
 from schema.scalars import Int64, JSONObject, Millis
 
 BELOW: Final = strawberry.argument(description="Only events about this scope and what lies below it.")
@@ -88,41 +85,28 @@ class BudgetEventSubscription:
         self,
         *,
         tenant_id: strawberry.ID | None = None,
+        all_tenants: Annotated[bool, ALL] = False,
         scope: Annotated[str | None, BELOW] = None,
         types: Annotated[list[str] | None, KINDS] = None,
         after: Annotated[str | None, RESUME] = None,
     ) -> AsyncGenerator[BudgetEvent, None]:
-        """Events about the tenant's budgets, as they happen. When the server ends the stream, the error's extensions
-        have a code and the cursor to resume with. The key needs events:read and compute:quotas:read."""
+        """Events about the tenant, its budgets and its holds, as they happen; for root those about policies and keys
+        too. When the server ends the stream, the error's extensions have a code and the cursor to resume with. The key
+        needs events:read."""
         current = operation()
-        principal = current.caller.principal
-        if denied := principal.refuse(Permission.EVENTS_READ, tenant_id=own_tenant(tenant_id)):
-            raise failed(denied)
         chosen = read(
-            current.runtime.reads.event_filter(
-                current.caller, tenant_id=own_tenant(tenant_id), types=types, after=after
+            current.runtime.budget_reads.event_choice(
+                current.caller,
+                tenant_id=None if all_tenants else own_tenant(tenant_id),
+                scope=scope,
+                types=types,
+                after=after,
             )
         )
-        top = None if scope is None else scope.lower()
-
-        def accepts(event: EventRecord) -> bool:
-            return _is_of(event, top, principal.scope_filter) and chosen.accepts(event)
-
         stream = current.runtime.hub.subscribe(
-            chosen.stream, key_id=principal.key_id, after=chosen.after, accept=accepts
+            chosen.stream, key_id=current.caller.principal.key_id, after=chosen.after, accept=chosen.accepts
         )
         return _shown(current, stream)
-
-
-def _is_of(event: EventRecord, top: str | None, scope_filter: tuple[str, ...]) -> bool:
-    """An event of budgets, at or below the scope, and one that the key may see: events without a scope are for keys
-    that are not confined."""
-    if "category" not in event.payload:
-        return False
-    scope = event.payload.get("scope")
-    if scope_filter and (scope is None or not scope_filter_allows(scope_filter, scope)):
-        return False
-    return top is None or (scope is not None and (scope == top or scope.startswith(f"{top}/")))
 
 
 async def _shown(current: Operation, stream: AsyncGenerator[EventRecord, None]) -> AsyncGenerator[BudgetEvent, None]:

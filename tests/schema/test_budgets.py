@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.schema.test_events import listening
 from tests.schema.world import BASE, HOUR, MINUTE, World
 
 MOST = 2**63 - 1
@@ -252,9 +251,6 @@ HOLDS = """query ($status: BudgetReservationStatus, $key: String) {
     nodes { id tenantId status reserved charged scope subject action { kind } }
   }
 }"""
-LISTEN = """subscription ($scope: String, $types: [String!], $after: String) {
-  budgetEvents(scope: $scope, types: $types, after: $after) { cursor type tenantId scope occurredAt actorType data }
-}"""
 
 
 async def test_holds_are_listed_and_looked_up_with_what_became_of_them(budgets: World) -> None:
@@ -273,42 +269,3 @@ async def test_holds_are_listed_and_looked_up_with_what_became_of_them(budgets: 
     assert [(hold["status"], hold["reserved"], hold["charged"]) for hold in by_key] == [("COMMITTED", "300", "120")]
     assert (by_key[0]["subject"], by_key[0]["action"]) == ({"tenant": "a", "agent": "bot"}, {"kind": "llm.completion"})
     assert (one, none) == ({"id": second["reservationId"], "status": "ACTIVE"}, None)
-
-
-async def test_a_subscriber_to_a_tenants_budgets_resumes_without_a_gap(budgets: World) -> None:
-    a = budgets.callers["a"]
-    made = await budgets.mutate(
-        "createApiKey",
-        {"tenantId": "a", "name": "watcher", "permissions": ["events:read", "compute:quotas:read"]},
-        "... on CreatedApiKey { secret }",
-    )
-    assert made["__typename"] == "CreatedApiKey", made
-    watcher = await budgets.caller_of(made["secret"])
-    start = (await budgets.data("{ eventsCursor }", watcher))["eventsCursor"]
-    await open_budget(budgets, str(MOST), scope="tenant:a/agent:bot")
-    await open_budget(budgets, 5, scope="tenant:a/agent:bottle")
-    for operation in ("freezeBudget", "unfreezeBudget"):
-        await budgets.mutate(operation, {"scope": "tenant:a/agent:bot", "unit": "TOKENS"}, BUDGET, caller=a)
-    given: dict[str, Any] = {"scope": "tenant:a/agent:bot", "types": None}
-    async with listening(budgets, LISTEN, watcher, after=start, **given) as listener:
-        created = await listener.next()
-        while created["type"] != "budget.created":
-            created = await listener.next()
-    async with listening(budgets, LISTEN, watcher, after=created["cursor"], **given) as listener:
-        later = [(await listener.next())["type"] for _ in range(2)]
-    types = ["budget.unfrozen"]
-    async with listening(budgets, LISTEN, watcher, after=created["cursor"], **{**given, "types": types}) as listener:
-        chosen = (await listener.next())["type"]
-
-    assert (created["tenantId"], created["scope"], created["occurredAt"]) == ("a", "tenant:a/agent:bot", BASE)
-    assert created["actorType"] == "api_key"
-    assert created["data"]["new_state"]["allocated"] == "9223372036854775807"
-    assert (later, chosen) == (["budget.frozen", "budget.unfrozen"], "budget.unfrozen")
-
-
-async def test_another_tenants_stream_is_closed_to_a_key(budgets: World) -> None:
-    document = 'subscription { budgetEvents(tenantId: "a") { id } }'
-    async with listening(budgets, document, budgets.callers["b"]) as listener:
-        failure = await listener.failure()
-
-    assert failure["code"] == "ACCESS_DENIED"

@@ -8,10 +8,10 @@ from typing import Any
 
 from domain.authority import Permission
 from domain.capacity.boundaries import TYPES
-from domain.events import MIRROR, EventRecord, decode_cursor, encode_cursor
+from domain.events import MIRROR, EventRecord, check_cursor, encode_cursor
 from domain.identity import GRANT_ID, TENANT_ID
 from domain.outcomes import AccessDenied, InvalidInput, Refusal
-from domain.paging import CURSOR_LENGTH_MAX, check_first
+from domain.paging import check_first
 from domain.shapes import Shape, check_optional_text, check_text
 from storage.events import page_events, read_stream
 from workers.capacity.reading import Reading, check_flag, check_words, refuse_reader
@@ -61,10 +61,11 @@ class EventReads(Reading):
         types: Any = None,
         grant_id: Any = None,
         after: Any = None,
+        right: Permission = Permission.QUOTAS_READ,
     ) -> EventFilter | Refusal:
         """What a page or a subscription of events may show: the tenant's stream; with `all_tenants` the mirror, for
         root acting in the root tenant, and there `of_tenant_id` for the events about one tenant. Events of other
-        contexts in the same stream are shown to keys with events:read.
+        contexts in the same stream are shown to keys with events:read that are not confined to scopes.
 
         Refuses in this order: INVALID_INPUT, ACCESS_DENIED.
         """
@@ -74,22 +75,21 @@ class EventReads(Reading):
             stream = MIRROR if everybody else tenant_id
             chosen = EventFilter(
                 stream=stream,
-                after=_number(after, stream),
+                after=check_cursor(stream, after),
                 types=check_words(types, "types"),
                 grant_id=check_optional_text(grant_id, "grantId", GRANT_ID),
                 subject=check_optional_text(of_tenant_id, "ofTenantId", TENANT_ID),
             )
         except Shape as shape:
             return shape.refusal
-        denied: AccessDenied | None = refuse_reader(
-            caller, Permission.QUOTAS_READ, tenant_id=tenant_id, as_root=everybody
-        )
+        denied: AccessDenied | None = refuse_reader(caller, right, tenant_id=tenant_id, as_root=everybody)
         if denied:
             return denied
         if not everybody and chosen.subject not in (None, tenant_id):
             message = "events about another tenant are read with all: true"
             return InvalidInput(field="ofTenantId", reason="needs-all", message=message)
-        return chosen if caller.principal.may(Permission.EVENTS_READ) else chosen.only(TYPES)
+        sees_all = caller.principal.may(Permission.EVENTS_READ) and not caller.principal.scope_filter
+        return chosen if sees_all else chosen.only(TYPES)
 
     async def events(self, caller: Caller, *, first: Any = None, **given: Any) -> EventPage | Refusal:
         """A page of a stream, oldest first, from the oldest event that is kept or after a cursor.
@@ -124,8 +124,11 @@ class EventReads(Reading):
 
     async def events_cursor(self, caller: Caller, *, tenant_id: Any, all_tenants: Any = None) -> str | Refusal:
         """Where the stream ends now. Whoever asks for this first, then reads state, then events after it misses nothing
-        (F10). Refuses as `event_filter`."""
-        chosen = self.event_filter(caller, tenant_id=tenant_id, all_tenants=all_tenants)
+        (F10). It tells nothing of the events, so either permission for reading some will do. Refuses as `event_filter`.
+        """
+        reads_events = caller.principal.may(Permission.EVENTS_READ)
+        right = Permission.EVENTS_READ if reads_events else Permission.QUOTAS_READ
+        chosen = self.event_filter(caller, tenant_id=tenant_id, all_tenants=all_tenants, right=right)
         if isinstance(chosen, Refusal):
             return chosen
         async with self._moment() as connection:
@@ -139,13 +142,3 @@ def _page(found: Sequence[EventRecord], stream: str, *, first: int, after: int, 
     given = shown[-1].seq if shown else after
     end = given if has_more else max(last, given)
     return EventPage(shown, has_more, encode_cursor(stream, end))
-
-
-def _number(after: Any, stream: str) -> int | None:
-    """Raises `Shape`."""
-    if after is None:
-        return None
-    number = decode_cursor(stream, after) if isinstance(after, str) and len(after) <= CURSOR_LENGTH_MAX else None
-    if number is None:
-        raise Shape(InvalidInput(field="after", reason="bad-cursor", message="after is not a cursor of this stream"))
-    return number
