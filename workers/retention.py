@@ -11,11 +11,13 @@ from domain.terms import DAY_MS
 from domain.webhooks.deliveries import OVERDUE, OVERDUE_MS
 from storage.budget.answers import forget_answers as forget_budget_answers
 from storage.budget.audit_log import expire_entries
+from storage.budget.bulk import forget_runs
 from storage.database import Database, read_clock
 from storage.events import expire_events, page_streams
 from storage.replay import forget_answers
 from storage.webhooks.deliveries import expire_deleted, expire_deliveries, flush_overdue
 from workers.budget.audit_log import UNKNOWN_TENANT
+from workers.budget.bulk import REMEMBERED_MS
 from workers.capacity.turn import CREATE_GRANT
 from workers.clock import Clock
 from workers.schedule import Ran
@@ -69,6 +71,7 @@ class RetentionJob:
         answers = await self._remove(partial(forget_answers, before=before, keep=KEPT_ANSWERS))
         # Each carries its own time, which the protocol sets (section 4.4).
         answers += await self._remove(partial(forget_budget_answers, now=now))
+        await self._remove(partial(forget_runs, before=now - REMEMBERED_MS))
         entries = await self._remove(partial(expire_entries, before=now - self._audit_ms))
         unknown_ms = min(UNKNOWN_DAYS * DAY_MS, self._audit_ms)
         entries += await self._remove(partial(expire_entries, before=now - unknown_ms, tenant_id=UNKNOWN_TENANT))

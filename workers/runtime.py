@@ -25,6 +25,7 @@ from workers.announcing import Announcer
 from workers.authority import Authenticator, ensure_root
 from workers.budget.asking import BudgetAsker
 from workers.budget.audit_log import AuditLog
+from workers.budget.bulk import BulkDesk
 from workers.budget.desk import BudgetDesk
 from workers.budget.expiry import ExpiryJob
 from workers.budget.loading import TenantBooks
@@ -170,6 +171,7 @@ class Runtime:
         self.budget_asker = BudgetAsker(self.database, directory, self.ids, self.clock)
         self.budgets = BudgetDesk(self.budget_asker)
         self.budget_reads = BudgetReads(self.budget_asker)
+        self.bulk = BulkDesk(self.budget_asker)
         self.audit_log = AuditLog(self.database, self.ids, self.clock)
 
     def _registry(self) -> None:

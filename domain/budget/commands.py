@@ -192,7 +192,7 @@ class Debit(KeyedCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fund(KeyedCommand):
-    """Change what a budget has to give. `spent` counts for RESET_SPENT only."""
+    """Change what a budget has to give. `spent` counts for RESET_SPENT only. `bulk` as in `UpdateTenant`."""
 
     operation: ClassVar[str] = "budget.fund"
     funding_id: str
@@ -203,6 +203,7 @@ class Fund(KeyedCommand):
     spent: Amount | None = None
     reason: str | None = None
     metadata: Mapping[str, Any] | None = None
+    bulk: str | None = None
 
     def content(self) -> dict[str, Any]:
         return {
@@ -302,7 +303,11 @@ class CreateTenant(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateTenant(Command):
-    """Change a tenant's defaults, name or status. The status CLOSED takes all its budgets with it (section 7)."""
+    """Change a tenant's defaults, name or status. The status CLOSED takes all its budgets with it (section 7).
+
+    `bulk`: the correlation id of the bulk action that this is a part of. Its event bears it, and what is on record is the
+    action as a whole (section 11).
+    """
 
     status: TenantStatus | None = None
     name: str | None = None
@@ -314,6 +319,7 @@ class UpdateTenant(Command):
     expiry_policy: ExpiryPolicy | None = None
     denies_on_any_debt: bool | None = None
     extension_lead_max_ms: int | None = None
+    bulk: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

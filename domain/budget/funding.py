@@ -28,7 +28,7 @@ from domain.budget.shapes import REASON_MAX, check_amount, check_key, check_leng
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_scope
 from domain.budget.values import Balance
-from domain.outcomes import InvalidInput, Refusal
+from domain.outcomes import Accepted, InvalidInput, Refusal
 
 
 class _Plan(NamedTuple):
@@ -79,7 +79,8 @@ _EVENTS: Final = {
 
 
 def decide_fund(state: BudgetState, command: Fund, now: int) -> BudgetOutcome[FundAnswer]:
-    """Change what one budget has to give. A suspended tenant can be funded.
+    """Change what one budget has to give. A suspended tenant can be funded. As a part of a bulk action, what would change
+    nothing is passed over: it is accepted, and neither remembered nor told.
 
     Refuses in this order: INVALID_INPUT, ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, BUDGET_NOT_FOUND,
     BUDGET_FROZEN or BUDGET_CLOSED, BUDGET_EXCEEDED (DEBIT), INVALID_INPUT (overflow).
@@ -101,7 +102,19 @@ def decide_fund(state: BudgetState, command: Fund, now: int) -> BudgetOutcome[Fu
     plan = _PLANS[command.kind](budget, command.amount.amount, spent)
     if not fits(budget, allocated=plan.allocated, spent=plan.spent, debt=plan.debt):
         return overflows()
+    if command.bulk is not None and _is_idle(command, budget, plan):
+        balance = budget.balance()
+        return Accepted(
+            FundAnswer(
+                budget_id=budget.budget_id, operation=command.kind, before=balance, after=balance, decided_at=now
+            )
+        )
     return accept(state, command, _fund(state, command, budget, plan, now), now)
+
+
+def _is_idle(command: Fund, budget: Budget, plan: _Plan) -> bool:
+    """Nothing would be different, the mark of a cut charge included."""
+    return plan == _Plan(0) and (not budget.capped or command.kind is FundingOperation.DEBIT)
 
 
 def _check_fund(command: Fund) -> InvalidInput | None:
@@ -172,9 +185,17 @@ def _tell(state: BudgetState, command: Fund, budget: Budget, plan: _Plan, now: i
         reason=command.reason,
     )
     kind = _EVENTS[command.kind]
-    event = BudgetEvent(type=kind, occurred_at=now, scope=budget.scope_path, facts=facts, origin=command.origin)
+    event = BudgetEvent(
+        type=kind,
+        occurred_at=now,
+        scope=budget.scope_path,
+        facts=facts,
+        origin=command.origin,
+        correlation_id=command.bulk,
+    )
     state.publish(event)
-    state.audit(_entry(command, budget, now))
+    if command.bulk is None:
+        state.audit(_entry(command, budget, now))
 
 
 def _entry(command: Fund, budget: Budget, now: int) -> AuditEntry:

@@ -102,8 +102,7 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
         return refusal
     tenant = state.tenant
     if tenant.status is TenantStatus.CLOSED and command.status is TenantStatus.CLOSED:
-        if command.origin.actor_type is not ActorType.SYSTEM:  # a job may ask again and again
-            state.audit(_entry(command, UPDATE_TENANT, ("tenant", tenant.tenant_id), None, now))
+        _put_on_record(state, command, None, now)
         return Accepted(TenantAnswer(tenant=replace(tenant), changed_fields=()))
     if (closed := refuse_closed(state)) is not None:
         return closed
@@ -117,7 +116,7 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
     if changed:
         state.touch_tenant()
         _tell(state, command, previous=previous, changed=changed, correlation_id=correlation_id, now=now)
-    state.audit(_entry(command, UPDATE_TENANT, ("tenant", tenant.tenant_id), correlation_id, now))
+    _put_on_record(state, command, correlation_id, now)
     answer = TenantAnswer(
         tenant=replace(tenant), changed_fields=changed, closed_now=closes, correlation_id=correlation_id
     )
@@ -184,9 +183,15 @@ def _tell(
         scope=None,
         facts=facts,
         origin=command.origin,
-        correlation_id=correlation_id,
+        correlation_id=command.bulk or correlation_id,
     )
     state.publish(event)
+
+
+def _put_on_record(state: BudgetState, command: UpdateTenant, correlation_id: str | None, now: int) -> None:
+    """Unless it is a part of something that is on record as a whole, or a job that asks again and again."""
+    if command.bulk is None and command.origin.actor_type is not ActorType.SYSTEM:
+        state.audit(_entry(command, UPDATE_TENANT, ("tenant", command.tenant_id), correlation_id, now))
 
 
 def _event_type(status: TenantStatus, changed: tuple[str, ...]) -> EventType:

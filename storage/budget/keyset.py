@@ -59,6 +59,7 @@ class Listing:
     ) -> None:
         self.columns = columns
         self._arguments = arguments
+        self._count = f"select count(*) {source}"
         self._statements = {
             (sort, descending, goes_on): _statement(
                 f"{shown}, {column.expression} as sort_value, {id_column} as sort_id {source}",
@@ -76,6 +77,11 @@ class Listing:
     def statements(self) -> list[str]:
         """For tests that look at all of them."""
         return list(self._statements.values())
+
+    async def count(self, connection: AnyConnection, arguments: Sequence[Any]) -> int:
+        """How many items there are in all."""
+        number: int = await connection.fetchval(self._count, *arguments)
+        return number
 
     async def fetch(
         self,

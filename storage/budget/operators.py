@@ -66,22 +66,25 @@ async def page_tenants(
     tenant_ids: Sequence[str] | None = None,
 ) -> Page[SeenTenant]:
     """All tenants, or of those that are named."""
-    search = like(query.search) if query.search else None
     return await TENANTS.fetch(
         connection,
-        (
-            query.status,
-            search,
-            None if tenant_ids is None else list(tenant_ids),
-            query.parent_tenant_id,
-            query.nameable,
-        ),
+        _tenant_arguments(query, tenant_ids),
         sort=query.sort_by,
         descending=query.descending,
         after=after,
         limit=limit,
         convert=_seen_tenant,
     )
+
+
+async def count_tenants(connection: AnyConnection, query: TenantQuery) -> int:
+    return await TENANTS.count(connection, _tenant_arguments(query, None))
+
+
+def _tenant_arguments(query: TenantQuery, tenant_ids: Sequence[str] | None) -> tuple[object, ...]:
+    search = like(query.search) if query.search else None
+    named = None if tenant_ids is None else list(tenant_ids)
+    return query.status, search, named, query.parent_tenant_id, query.nameable
 
 
 def _seen_tenant(row: Row) -> SeenTenant:

@@ -167,7 +167,23 @@ async def page_budgets(
     limit: int,
 ) -> Page[tuple[str, Budget]]:
     """(tenant, budget); the tenant None: everybody's."""
-    arguments = (
+    return await BUDGETS.fetch(
+        connection,
+        _budget_arguments(tenant_id, query, scope_filter),
+        sort=query.sort_by,
+        descending=query.descending,
+        after=after,
+        limit=limit,
+        convert=_owned_budget,
+    )
+
+
+async def count_budgets(connection: AnyConnection, tenant_id: str, query: BudgetQuery) -> int:
+    return await BUDGETS.count(connection, _budget_arguments(tenant_id, query, ()))
+
+
+def _budget_arguments(tenant_id: str | None, query: BudgetQuery, scope_filter: Sequence[str]) -> tuple[object, ...]:
+    return (
         tenant_id,
         None if query.scope_prefix is None else query.scope_prefix.lower(),
         query.unit,
@@ -178,15 +194,6 @@ async def page_budgets(
         query.utilization_most_millionths,
         like(query.search) if query.search else None,
         list(scope_filter) or None,
-    )
-    return await BUDGETS.fetch(
-        connection,
-        arguments,
-        sort=query.sort_by,
-        descending=query.descending,
-        after=after,
-        limit=limit,
-        convert=_owned_budget,
     )
 
 

@@ -15,6 +15,7 @@ from server.rest.cycles import health, listings, runtime
 from server.rest.cycles.admin import (
     audit,
     budgets,
+    bulk,
     event_log,
     introspection,
     key_lists,
@@ -94,6 +95,9 @@ RESOURCES: Final = {
         "POST": _admin("createTenant", tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
         "GET": _admin("listTenants", tenants.list_, rights.READ_TENANTS),
     },
+    "/v1/admin/tenants/bulk-action": {
+        "POST": _admin("bulkActionTenants", bulk.act_on_tenants, RIGHTS[commands.UpdateTenant], has_body=True)
+    },
     "/v1/admin/tenants/{tenant_id}": {
         "GET": _admin("getTenant", tenants.get, rights.READ_TENANTS),
         "PATCH": _admin("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
@@ -124,6 +128,9 @@ RESOURCES: Final = {
     },
     "/v1/admin/budgets/unfreeze": {
         "POST": _admin("unfreezeBudget", budgets.unfreeze, RIGHTS[commands.UnfreezeBudget], has_body=True)
+    },
+    "/v1/admin/budgets/bulk-action": {
+        "POST": _admin("bulkActionBudgets", bulk.act_on_budgets, RIGHTS[commands.Fund], has_body=True)
     },
     "/v1/admin/policies": {
         "POST": _admin(
