@@ -110,7 +110,7 @@ def _cross_origin() -> Middleware:
     return Middleware(
         CORSMiddleware,
         allow_origins=["*"],
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["*"],
         expose_headers=[*ours, *cycles_own],
     )

@@ -75,7 +75,8 @@ class ReplayDesk:
             most = check_integer(max_events, "max_events", least=1, most=EVENTS_MAX)
             window = _window(since, until)
             kinds = _kinds(event_types)
-            content = {"webhook_id": wanted, "window": window, "event_types": kinds, "max_events": most}
+            names = None if kinds is None else sorted(kinds)
+            content = {"webhook_id": wanted, "window": window, "event_types": names, "max_events": most}
             request = self._tools.registrar.request(caller, REPLAY, idempotency_key=idempotency_key, content=content)
         except Shape as shape:
             return shape.refusal

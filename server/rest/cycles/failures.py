@@ -28,6 +28,7 @@ from domain.budget.refusals import (
     UnitMismatch,
 )
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Refusal
+from domain.webhooks.refusals import ReplayInProgress, WebhookUrlInvalid
 
 
 class ErrorCode(StrEnum):
@@ -58,6 +59,9 @@ class ErrorCode(StrEnum):
     KEY_REVOKED = "KEY_REVOKED"
     KEY_EXPIRED = "KEY_EXPIRED"
     DUPLICATE_RESOURCE = "DUPLICATE_RESOURCE"
+    WEBHOOK_NOT_FOUND = "WEBHOOK_NOT_FOUND"
+    WEBHOOK_URL_INVALID = "WEBHOOK_URL_INVALID"
+    REPLAY_IN_PROGRESS = "REPLAY_IN_PROGRESS"
     COUNT_MISMATCH = "COUNT_MISMATCH"
 
 
@@ -96,6 +100,8 @@ ADMIN: Final[Mapping[type[Refusal], Pair]] = {
     Duplicate: (409, ErrorCode.DUPLICATE_RESOURCE),
     InvalidState: (409, ErrorCode.INVALID_REQUEST),
     Conflict: (409, ErrorCode.IDEMPOTENCY_MISMATCH),
+    WebhookUrlInvalid: (400, ErrorCode.WEBHOOK_URL_INVALID),
+    ReplayInProgress: (409, ErrorCode.REPLAY_IN_PROGRESS),
 }
 """What governance can be refused with besides. The plane has no code for a wrong state: its 409 says it."""
 

@@ -16,7 +16,7 @@ from workers.budget.reads import ReservationQuery, ReservationSort, Window
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 200
 
-_ADMIN_NEEDS_TENANT: Final = "tenant query parameter is required when using admin key authentication"
+ADMIN_NEEDS_TENANT: Final = "tenant query parameter is required when using admin key authentication"
 
 
 async def get_reservation(exchange: Exchange) -> Answer:
@@ -33,7 +33,7 @@ async def list_reservations(exchange: Exchange) -> Answer:
     query = exchange.query()
     tenant_id = query.text("tenant")
     if exchange.is_admin and tenant_id is None:
-        return InvalidInput(field="tenant", reason="missing", message=_ADMIN_NEEDS_TENANT)
+        return InvalidInput(field="tenant", reason="missing", message=ADMIN_NEEDS_TENANT)
     if (refused := refuse_other_tenant(exchange, tenant_id)) is not None:
         return refused
     include = query.words("include")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -41,6 +41,8 @@ from workers.request import Caller
 
 log = logging.getLogger("earmark.cycles")
 
+NO_CONTENT: Final = 204
+
 
 @dataclass(slots=True)
 class Resource:
@@ -68,7 +70,8 @@ class Resource:
         try:
             answer = await _attempt(operation, exchange)
             if isinstance(answer, Reply):
-                return _Encoded(answer.status, msgspec.json.encode(answer.value), owner=answer.owner)
+                body = b"" if answer.status == NO_CONTENT else msgspec.json.encode(answer.value)
+                return _Encoded(answer.status, body, owner=answer.owner)
             failure = failures.failure_of(answer, operation.plane) if isinstance(answer, Refusal) else answer
         except ClientDisconnect:
             raise
@@ -211,9 +214,9 @@ def _throttled(retry_after_ms: int, *, now: int) -> tuple[tuple[str, str], ...]:
 
 
 async def _send(send: Send, exchange: Exchange, answer: _Encoded) -> None:
+    of_body = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
     headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer.body)).encode()),
+        *(of_body if answer.status != NO_CONTENT else ()),
         (b"x-cycles-trace-id", exchange.correlation.trace_id.encode()),
         *((name.encode(), text.encode()) for name, text in answer.headers),
     ]

@@ -1,6 +1,6 @@
 """The paths of this wire: which operation, whose key it takes, and what that key must be allowed (1, 7, 11).
 
-What is served is exactly what stands here. Webhooks are not, yet: their paths are unknown.
+What is served is exactly what stands here, and in `webhooks.routes`.
 """
 
 from __future__ import annotations
@@ -28,31 +28,13 @@ from server.rest.cycles.admin.validation import validate
 from server.rest.cycles.balances import get_balances
 from server.rest.cycles.exchange import Access, Handle, Operation
 from server.rest.cycles.failures import Plane
+from server.rest.cycles.operations import admin_operation, runtime_operation
 from server.rest.cycles.resource import Resource
+from server.rest.cycles.webhooks.routes import WEBHOOKS
 from workers.budget import rights
 from workers.budget.event_log import READ_EVENTS
-from workers.budget.rights import RIGHTS, Right
+from workers.budget.rights import RIGHTS
 from workers.key_desk import OPERATORS_WORDS
-
-
-def _runtime(handle: Handle, right: Right, *, access: Access = Access.TENANT, has_body: bool = True) -> Operation:
-    own, admin = _words(right)
-    return Operation(handle, access, Plane.RUNTIME, own=own, admin=admin, has_body=has_body)
-
-
-def _admin(
-    name: str, handle: Handle, right: Right | None, *, access: Access = Access.ADMIN, has_body: bool = False
-) -> Operation:
-    """`name`: the protocol's own, as the audit log has it."""
-    own, admin = _words(right)
-    return Operation(handle, access, Plane.ADMIN, own=own, admin=admin, has_body=has_body, name=name)
-
-
-def _words(right: Right | None) -> tuple[tuple[Permission, ...], tuple[Permission, ...]]:
-    """What it takes in the caller's own tenant, and as an operator."""
-    own = (right.own,) if right is not None and right.own is not None else ()
-    admin = (right.admin,) if right is not None and right.admin is not None else ()
-    return own, admin
 
 
 def _health(handle: Handle) -> Operation:
@@ -73,34 +55,38 @@ def _keys(name: str, handle: Handle, words: tuple[Permission, ...], *, has_body:
 
 
 RESOURCES: Final = {
-    "/v1/decide": {"POST": _runtime(runtime.decide, RIGHTS[commands.Evaluate])},
+    "/v1/decide": {"POST": runtime_operation(runtime.decide, RIGHTS[commands.Evaluate])},
     "/v1/reservations": {
-        "POST": _runtime(runtime.reserve, RIGHTS[commands.Reserve]),
-        "GET": _runtime(listings.list_reservations, rights.LIST_RESERVATIONS, access=Access.EITHER, has_body=False),
+        "POST": runtime_operation(runtime.reserve, RIGHTS[commands.Reserve]),
+        "GET": runtime_operation(
+            listings.list_reservations, rights.LIST_RESERVATIONS, access=Access.EITHER, has_body=False
+        ),
     },
     "/v1/reservations/{reservation_id}": {"GET": _LOOK_AT_ONE},
-    "/v1/reservations/{reservation_id}/commit": {"POST": _runtime(runtime.commit, RIGHTS[commands.Commit])},
+    "/v1/reservations/{reservation_id}/commit": {"POST": runtime_operation(runtime.commit, RIGHTS[commands.Commit])},
     "/v1/reservations/{reservation_id}/release": {
-        "POST": _runtime(runtime.release, RIGHTS[commands.Release], access=Access.EITHER)
+        "POST": runtime_operation(runtime.release, RIGHTS[commands.Release], access=Access.EITHER)
     },
-    "/v1/reservations/{reservation_id}/extend": {"POST": _runtime(runtime.extend, RIGHTS[commands.Extend])},
+    "/v1/reservations/{reservation_id}/extend": {"POST": runtime_operation(runtime.extend, RIGHTS[commands.Extend])},
     "/v1/events": {
-        "POST": _runtime(runtime.create_event, RIGHTS[commands.Debit]),
-        "GET": _admin("listTenantEvents", event_log.list_own, READ_EVENTS, access=Access.TENANT),
+        "POST": runtime_operation(runtime.create_event, RIGHTS[commands.Debit]),
+        "GET": admin_operation("listTenantEvents", event_log.list_own, READ_EVENTS, access=Access.TENANT),
     },
-    "/v1/balances": {"GET": _runtime(get_balances, rights.READ_BALANCES, has_body=False)},
-    "/v1/auth/introspect": {"GET": _admin("introspectAuth", introspection.introspect, None, access=Access.EITHER)},
+    "/v1/balances": {"GET": runtime_operation(get_balances, rights.READ_BALANCES, has_body=False)},
+    "/v1/auth/introspect": {
+        "GET": admin_operation("introspectAuth", introspection.introspect, None, access=Access.EITHER)
+    },
     "/v1/auth/validate": {"POST": _keys("validateApiKey", validate, _READ_KEYS, has_body=True)},
     "/v1/admin/tenants": {
-        "POST": _admin("createTenant", tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
-        "GET": _admin("listTenants", tenants.list_, rights.READ_TENANTS),
+        "POST": admin_operation("createTenant", tenants.create, RIGHTS[commands.CreateTenant], has_body=True),
+        "GET": admin_operation("listTenants", tenants.list_, rights.READ_TENANTS),
     },
     "/v1/admin/tenants/bulk-action": {
-        "POST": _admin("bulkActionTenants", bulk.act_on_tenants, RIGHTS[commands.UpdateTenant], has_body=True)
+        "POST": admin_operation("bulkActionTenants", bulk.act_on_tenants, RIGHTS[commands.UpdateTenant], has_body=True)
     },
     "/v1/admin/tenants/{tenant_id}": {
-        "GET": _admin("getTenant", tenants.get, rights.READ_TENANTS),
-        "PATCH": _admin("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
+        "GET": admin_operation("getTenant", tenants.get, rights.READ_TENANTS),
+        "PATCH": admin_operation("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
     },
     "/v1/admin/api-keys": {
         "POST": _keys("createApiKey", keys.create, _WRITE_KEYS, has_body=True),
@@ -111,42 +97,43 @@ RESOURCES: Final = {
         "DELETE": _keys("revokeApiKey", keys.revoke, _WRITE_KEYS),
     },
     "/v1/admin/budgets": {
-        "POST": _admin(
+        "POST": admin_operation(
             "createBudget", budgets.create, RIGHTS[commands.CreateBudget], access=Access.EITHER, has_body=True
         ),
-        "GET": _admin("listBudgets", budgets.list_, rights.READ_BUDGETS, access=Access.EITHER),
-        "PATCH": _admin("updateBudget", budgets.update, RIGHTS[commands.UpdateBudget], has_body=True),
+        "GET": admin_operation("listBudgets", budgets.list_, rights.READ_BUDGETS, access=Access.EITHER),
+        "PATCH": admin_operation("updateBudget", budgets.update, RIGHTS[commands.UpdateBudget], has_body=True),
     },
     "/v1/admin/budgets/lookup": {
-        "GET": _admin("lookupBudget", budgets.look_up, rights.READ_BUDGETS, access=Access.EITHER)
+        "GET": admin_operation("lookupBudget", budgets.look_up, rights.READ_BUDGETS, access=Access.EITHER)
     },
     "/v1/admin/budgets/fund": {
-        "POST": _admin("fundBudget", budgets.fund, RIGHTS[commands.Fund], access=Access.EITHER, has_body=True)
+        "POST": admin_operation("fundBudget", budgets.fund, RIGHTS[commands.Fund], access=Access.EITHER, has_body=True)
     },
     "/v1/admin/budgets/freeze": {
-        "POST": _admin("freezeBudget", budgets.freeze, RIGHTS[commands.FreezeBudget], has_body=True)
+        "POST": admin_operation("freezeBudget", budgets.freeze, RIGHTS[commands.FreezeBudget], has_body=True)
     },
     "/v1/admin/budgets/unfreeze": {
-        "POST": _admin("unfreezeBudget", budgets.unfreeze, RIGHTS[commands.UnfreezeBudget], has_body=True)
+        "POST": admin_operation("unfreezeBudget", budgets.unfreeze, RIGHTS[commands.UnfreezeBudget], has_body=True)
     },
     "/v1/admin/budgets/bulk-action": {
-        "POST": _admin("bulkActionBudgets", bulk.act_on_budgets, RIGHTS[commands.Fund], has_body=True)
+        "POST": admin_operation("bulkActionBudgets", bulk.act_on_budgets, RIGHTS[commands.Fund], has_body=True)
     },
     "/v1/admin/policies": {
-        "POST": _admin(
+        "POST": admin_operation(
             "createPolicy", policies.create, RIGHTS[commands.CreatePolicy], access=Access.EITHER, has_body=True
         ),
-        "GET": _admin("listPolicies", policies.list_, rights.READ_POLICIES, access=Access.EITHER),
+        "GET": admin_operation("listPolicies", policies.list_, rights.READ_POLICIES, access=Access.EITHER),
     },
     "/v1/admin/policies/{policy_id}": {
-        "PATCH": _admin(
+        "PATCH": admin_operation(
             "updatePolicy", policies.update, RIGHTS[commands.UpdatePolicy], access=Access.EITHER, has_body=True
         )
     },
-    "/v1/admin/audit/logs": {"GET": _admin("listAuditLogs", audit.list_, rights.READ_AUDIT)},
-    "/v1/admin/events": {"GET": _admin("listEvents", event_log.list_all, READ_EVENTS)},
-    "/v1/admin/events/{event_id}": {"GET": _admin("getEvent", event_log.get, READ_EVENTS)},
-    "/v1/admin/overview": {"GET": _admin("getAdminOverview", overview.get, rights.READ_OVERVIEW)},
+    "/v1/admin/audit/logs": {"GET": admin_operation("listAuditLogs", audit.list_, rights.READ_AUDIT)},
+    "/v1/admin/events": {"GET": admin_operation("listEvents", event_log.list_all, READ_EVENTS)},
+    "/v1/admin/events/{event_id}": {"GET": admin_operation("getEvent", event_log.get, READ_EVENTS)},
+    "/v1/admin/overview": {"GET": admin_operation("getAdminOverview", overview.get, rights.READ_OVERVIEW)},
+    **WEBHOOKS,
     "/actuator/health": {"GET": _health(health.healthy)},
     "/actuator/health/liveness": {"GET": _health(health.healthy)},
     "/actuator/health/readiness": {"GET": _health(health.ready)},

@@ -63,7 +63,7 @@ async def test_documents_are_compact(world: World) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/", "/v1/nothing", "/v1/reservations/x/y", "/v1/webhooks", "/v1/reservations/"],
+    ["/v1", "/v1/", "/v1/nothing", "/v1/reservations/x/y", "/v1/webhooks/x/y", "/v1/reservations/"],
 )
 async def test_an_unknown_path_is_not_found(world: World, path: str) -> None:
     """Also what the protocol has and this server has not: to its clients it is not there."""

@@ -10,8 +10,10 @@ from domain.budget.records import Budget
 from domain.instants import show_instant
 from domain.outcomes import Refusal
 from domain.terms import SECOND_MS
+from domain.webhooks.subscriptions import Subscription
 from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
+from storage.webhooks.figures import WebhookFigures
 from workers.budget.operator_reads import OVERVIEW_MS
 from workers.budget.reads import Overview
 
@@ -21,11 +23,13 @@ CATEGORIES: Final = ("budget", "tenant", "api_key", "policy", "reservation", "sy
 
 async def get(exchange: Exchange) -> Answer:
     found = await exchange.runtime.budget_reads.overview(exchange.caller)
-    return found if isinstance(found, Refusal) else Reply(show_overview(found))
+    if isinstance(found, Refusal):
+        return found
+    webhooks = await exchange.runtime.webhook_reads.figures(exchange.caller)
+    return webhooks if isinstance(webhooks, Refusal) else Reply(show_overview(found, webhooks))
 
 
-def show_overview(seen: Overview) -> Document:
-    """Webhooks are not served yet: there are none."""
+def show_overview(seen: Overview, webhooks: WebhookFigures) -> Document:
     by_category = {name: seen.events_by_category[name] for name in CATEGORIES if name in seen.events_by_category}
     return {
         "as_of": show_instant(seen.since + OVERVIEW_MS),
@@ -39,8 +43,13 @@ def show_overview(seen: Overview) -> Document:
         },
         "over_limit_scopes": [_over_limit(budget) for _, budget in seen.over_limit],
         "debt_scopes": [_in_debt(budget) for _, budget in seen.in_debt],
-        "webhook_counts": {"total": 0, "active": 0, "disabled": 0, "with_failures": 0},
-        "failing_webhooks": [],
+        "webhook_counts": {
+            "total": webhooks.total,
+            "active": webhooks.active,
+            "disabled": webhooks.disabled,
+            "with_failures": webhooks.with_failures,
+        },
+        "failing_webhooks": [_failing(webhook) for webhook in webhooks.failing],
         "event_counts": {"total_recent": sum(by_category.values()), "by_category": by_category},
         "recent_denials": [envelope(event) for event in seen.denials],
         "recent_expiries": [envelope(event) for event in seen.expiries],
@@ -58,6 +67,16 @@ def _over_limit(budget: Budget) -> Document:
 
 def _in_debt(budget: Budget) -> Document:
     return {**_named(budget), "debt": budget.debt, "overdraft_limit": budget.overdraft_limit}
+
+
+def _failing(webhook: Subscription) -> Document:
+    last_at = webhook.health.last_failure_at
+    return {
+        "subscription_id": webhook.subscription_id,
+        "url": webhook.url,
+        "consecutive_failures": webhook.health.consecutive_failures,
+        **({} if last_at is None else {"last_failure_at": show_instant(last_at)}),
+    }
 
 
 def _named(budget: Budget) -> Document:
