@@ -73,7 +73,7 @@ from workers.schedule import (
 from workers.supervisor import Supervisor
 from workers.tenancy_desk import TenancyDesk
 from workers.webhooks.addresses import Addresses
-from workers.webhooks.bulk import BulkDesk
+from workers.webhooks.bulk import WebhookBulkDesk
 from workers.webhooks.closing import ClosingDesk
 from workers.webhooks.courier import Courier
 from workers.webhooks.desk import WebhookDesk
@@ -198,7 +198,7 @@ class Runtime:
         self.webhooks = WebhookDesk(tools)
         self.webhook_probes = ProbeDesk(tools, sender)
         self.webhook_replays = ReplayDesk(tools)
-        self.webhook_bulk = BulkDesk(tools)
+        self.webhook_bulk = WebhookBulkDesk(tools)
         self.webhook_reads = WebhookReads(self.budget_asker)
         self.webhook_closing = ClosingDesk(tools)
         self.courier = Courier(self.database, self.clock, self.supervisor, tools, sender)

@@ -58,7 +58,7 @@ class BulkDone:
 _decode: Final = msgspec.json.Decoder(BulkDone).decode
 
 
-class BulkDesk:
+class WebhookBulkDesk:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
