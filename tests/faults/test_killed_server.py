@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import httpx2 as httpx
@@ -11,7 +10,7 @@ import pytest
 from storage.database import connect
 from tests.capacity_world import lay_out, running_node
 from tests.faults.load import TENANTS, Load, check_all, now_ms
-from tests.faults.serving import GraphQLClient, Served
+from tests.faults.serving import GraphQLClient, Served, free_port
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.product import PRODUCT_WORLD
@@ -63,10 +62,3 @@ async def load_and_kill(servers: list[Served], http: httpx.AsyncClient, client: 
     assert load.unanswered > 0, "nobody noticed"
     await load.repeat_all()
     return load
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
