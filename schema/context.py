@@ -10,8 +10,8 @@ from typing import Any
 
 from strawberry.extensions import SchemaExtension
 
+from schema.bounds import COST_MAX, ITEMS_MAX
 from schema.failures import RequestError, unauthenticated
-from schema.limits import ITEMS_MAX
 from schema.loaders import Loaders
 from workers.request import Caller
 from workers.runtime import Runtime
@@ -27,6 +27,8 @@ class Context:
     is_socket: bool = False
     connection_params: Mapping[str, Any] | None = None
     """What a socket's client sent to say who it is."""
+    cost_max: int = COST_MAX
+    """What one operation may cost (`schema.cost`)."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import strawberry
-from graphql import GraphQLError, GraphQLSyntaxError
+from graphql import GraphQLError
 from strawberry.extensions import MaskErrors
 from strawberry.schema.exceptions import InvalidOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
@@ -70,6 +70,13 @@ def described(error: GraphQLError, *, request_id: str | None) -> GraphQLError:
     return _coded(error, INTERNAL, "Internal error", requestId=request_id)
 
 
+def syntax_failure(error: GraphQLError) -> GraphQLError:
+    """What the parser could not read, or would not."""
+    reasons = {"contains more than": TOO_MANY_TOKENS, "nested too deeply": TOO_DEEP}
+    code = next((code for words, code in reasons.items() if words in error.message), INVALID_DOCUMENT)
+    return _coded(error, code, error.message)
+
+
 def is_ours(error: GraphQLError) -> bool:
     """Whether the failure is a fault of this server."""
     code = (described(error, request_id=None).extensions or {}).get("code")
@@ -78,9 +85,6 @@ def is_ours(error: GraphQLError) -> bool:
 
 def _code_of_request_error(error: GraphQLError) -> str | None:
     """graphql-core's own complaints about a document and its variables, which bear no code."""
-    if isinstance(error, GraphQLSyntaxError):
-        reasons = {"contains more than": TOO_MANY_TOKENS, "nested too deeply": TOO_DEEP}
-        return next((code for words, code in reasons.items() if words in error.message), INVALID_DOCUMENT)
     if not isinstance(error.original_error, GraphQLError | None):
         return None
     is_of_argument = error.message.startswith("Argument ")  # a null variable where the argument takes none

@@ -1,43 +1,41 @@
-"""How much one document may ask for. Everything has a limit with a name; more is refused with a code, never cut short.
+"""How much one request may ask for. Everything has a limit with a name; more is refused with a code, never cut short.
 
-Depth and aliases are properties of the document and are checked once for each text, with the validation that is
-remembered for it. Items depend on variables, so each list counts them off as it is asked for.
+Depth, aliases and overlaps are properties of the document and are checked once for each text, by `schema.documents`.
+Cost depends on variables too: `schema.cost` works it out before anything is executed. What nobody can know before is
+counted off as it comes: `Operation.take`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from graphql import (
     ASTValidationRule,
-    DocumentNode,
     FieldNode,
-    FragmentDefinitionNode,
     FragmentSpreadNode,
     GraphQLError,
     OperationDefinitionNode,
     SelectionNode,
+    SelectionSetNode,
     ValidationContext,
 )
-from strawberry.extensions import AddValidationRules, MaxTokensLimiter, ParserCache, SchemaExtension, ValidationCache
+from graphql.validation import OverlappingFieldsCanBeMergedRule
+from graphql.validation.validate import ValidationAbortedError
 
-from schema.failures import TOO_DEEP
-
-DEPTH_MAX: Final = 12
-"""Fields inside fields: a connection takes three, and the deepest useful question has three of them."""
-ALIASES_MAX: Final = 100
-"""Aliased fields of a document, fragments counted as often as they are used: a dashboard asks one list many times."""
-TOKENS_MAX: Final = 4_000
-"""Words and signs of a document: parsing is paid before anything else is known."""
-DOCUMENTS_MAX: Final = 1_000
-"""Documents whose parsing and validation are remembered: clients send few different ones, over and over."""
-REMEMBERED_LENGTH_MAX: Final = 20_000
-"""Characters of a document that is remembered."""
-ITEMS_MAX: Final = 5_000
-"""Items that all lists of one operation may ask for together: about a second of work."""
+from schema.bounds import (
+    ALIASES_MAX,
+    DEPTH_MAX,
+    DOCUMENT_LENGTH_MAX,
+    LIST_MAX,
+    MERGE_STEPS_MAX,
+    TEXT_MAX,
+    TOLD_MAX,
+    VALUES_MAX,
+)
+from schema.cost import Cost, fragments_of
+from schema.failures import INVALID_INPUT, TOO_DEEP, RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class DocumentLimits(ASTValidationRule):
 
     def __init__(self, context: ValidationContext) -> None:
         super().__init__(context)
-        self._fragments = _fragments_of(context.document)
+        self._fragments = fragments_of(context.document)
         self._sizes: dict[str, _Size] = {}
         self._open: set[str] = set()
 
@@ -95,58 +93,76 @@ class DocumentLimits(ASTValidationRule):
         return self._sizes[name]
 
 
-def _fragments_of(document: DocumentNode) -> dict[str, FragmentDefinitionNode]:
-    return {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+class FieldsMerge(OverlappingFieldsCanBeMergedRule):
+    """The specification's rule, given up early and with a reason instead of late and without."""
+
+    def __init__(self, context: ValidationContext) -> None:
+        super().__init__(context)
+        self.rule_context.remaining_complexity_budget = MERGE_STEPS_MAX
+
+    def enter_selection_set(self, selection_set: SelectionSetNode, _key: Any, parent: Any, *others: Any) -> None:
+        try:
+            super().enter_selection_set(selection_set, _key, parent, *others)
+        except ValidationAbortedError:
+            message = (
+                f"it takes more than {MERGE_STEPS_MAX} steps to find out which fields of the document are the same: "
+                "name fewer fields, or use fewer fragments, more than once in a place"
+            )
+            extensions = {"code": "TOO_MANY_OVERLAPS", "limit": MERGE_STEPS_MAX}
+            raise ValidationAbortedError(message, [selection_set], extensions=extensions) from None
 
 
-class LimitDocument(AddValidationRules):
-    """The rule class is always the same object: it is part of the key under which validation is remembered."""
-
-    def __init__(self) -> None:
-        super().__init__([DocumentLimits])
-
-
-class LimitTokens(MaxTokensLimiter):
-    def __init__(self) -> None:
-        super().__init__(TOKENS_MAX)
+def refuse_document(text: str) -> GraphQLError | None:
+    """None if the text may be parsed."""
+    if len(text) <= DOCUMENT_LENGTH_MAX:
+        return None
+    message = f"the document has {len(text)} characters, at most {DOCUMENT_LENGTH_MAX} are read: use variables"
+    return RequestError("DOCUMENT_TOO_LONG", message, limit=DOCUMENT_LENGTH_MAX)
 
 
-class RememberParsed(ParserCache):
-    """Parses each document once. One with long strings in it is not kept: memory is for what comes again."""
-
-    def __init__(self) -> None:
-        super().__init__(maxsize=DOCUMENTS_MAX)
-
-    def on_parse(self) -> Iterator[None]:
-        """A faulty document is left to be parsed again: an error from in here would end a socket without a word."""
-        execution = self.execution_context
-        if len(execution.query or "") <= REMEMBERED_LENGTH_MAX:
-            with suppress(GraphQLError):
-                execution.graphql_document = self.cached_parse_document(execution.query, **execution.parse_options)
-        yield
-
-
-class RememberValidated(ValidationCache):
-    """Validates each document once."""
-
-    def __init__(self) -> None:
-        super().__init__(maxsize=DOCUMENTS_MAX)
-
-    def on_validate(self) -> Iterator[None]:
-        if len(self.execution_context.query or "") > REMEMBERED_LENGTH_MAX:
-            yield
-        else:
-            yield from super().on_validate()
+def refuse_cost(cost: Cost, *, most: int, introspection_most: int) -> GraphQLError | None:
+    """None if the operation may be executed."""
+    if not cost.is_whole:
+        message = "the operation has too many fields to count, once its fragments are written out"
+        return RequestError("TOO_COSTLY", message, limit=most)
+    if cost.introspection > introspection_most:
+        message = (
+            f"what is asked about the schema costs {cost.introspection}, at most {introspection_most} may be asked for"
+        )
+        return RequestError("TOO_COSTLY", message, cost=cost.introspection, limit=introspection_most, field="__schema")
+    if cost.total <= most:
+        return None
+    path = ".".join(cost.heaviest)
+    message = f"the operation costs {cost.total}, at most {most} are allowed"
+    hint = f": most of it is for {path}; ask for fewer items with `first`, or for fewer fields" if path else ""
+    return RequestError("TOO_COSTLY", message + hint, cost=cost.total, limit=most, **({"field": path} if path else {}))
 
 
-class AskWhichOperation(SchemaExtension):
-    """A document with several operations needs the name of one: the library would silently take the first."""
+def refuse_variables(variables: Mapping[str, Any] | None) -> GraphQLError | None:
+    """None if the variables may be looked at one by one: they are neither too many nor too long."""
+    left = VALUES_MAX
+    waiting: list[tuple[tuple[Any, ...], Any]] = [((), variables)] if variables else []
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str):
+            if len(value) > TEXT_MAX:
+                return _too_large(path, f"at most {TEXT_MAX} characters, not {len(value)}", "too-long")
+        elif isinstance(value, Mapping | Sequence):
+            if len(value) > LIST_MAX:
+                return _too_large(path, f"at most {LIST_MAX} entries, not {len(value)}", "too-many")
+            left -= len(value)
+            entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+            waiting.extend(((path, step), entry) for step, entry in entries)
+        if left < 0:
+            return _too_large((), f"at most {VALUES_MAX} values in all", "too-many")
+    return None
 
-    def on_validate(self) -> Iterator[None]:
-        execution = self.execution_context
-        definitions = execution.graphql_document.definitions if execution.graphql_document else ()
-        operations = [node for node in definitions if isinstance(node, OperationDefinitionNode)]
-        if len(operations) > 1 and execution._provided_operation_name is None:  # noqa: SLF001 - not told otherwise
-            message = "the document has several operations: operationName must name one"
-            execution.pre_execution_errors = [GraphQLError(message)]
-        yield
+
+def _too_large(path: tuple[Any, ...], message: str, reason: str) -> GraphQLError:
+    """`path`: nested pairs, the last step outermost: paths are made for the one that is told."""
+    steps: list[str] = []
+    while path:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    field = "".join(reversed(steps))[:TOLD_MAX].removeprefix(".") or "variables"
+    return RequestError(INVALID_INPUT, f"{field} must have {message}", field=field, reason=reason)

@@ -19,8 +19,8 @@ from schema.capacity import availability, grants, instances, notices, plans, pro
 from schema.capacity import refusals as capacity_refusals
 from schema.context import PerOperation
 from schema.descriptions import describe
+from schema.documents import PrepareDocument, RememberIntrospection
 from schema.failures import DescribeFailures, StrictSchema
-from schema.limits import AskWhichOperation, LimitDocument, LimitTokens, RememberParsed, RememberValidated
 from schema.scalars import SCALARS
 
 
@@ -109,11 +109,8 @@ schema: Final = StrictSchema(
     extensions=[
         DescribeFailures,
         PerOperation,
-        LimitTokens,
-        LimitDocument,
-        RememberParsed,
-        RememberValidated,
-        AskWhichOperation,
+        PrepareDocument,
+        RememberIntrospection,
     ],
     config=StrawberryConfig(scalar_map=SCALARS),
 )

@@ -55,7 +55,7 @@ def create_app(
     `on_open` is awaited with the started node before the first request. The lifespan raises what keeps the node from
     starting, such as `workers.authority.RootKeyError`.
     """
-    endpoint = GraphQLEndpoint()
+    endpoint = GraphQLEndpoint(body_max=settings.graphql_body_max, cost_max=settings.graphql_cost_max)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

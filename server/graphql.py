@@ -25,6 +25,7 @@ from strawberry.subscriptions import GRAPHQL_SSE_PROTOCOL, GRAPHQL_TRANSPORT_WS_
 from strawberry.types import ExecutionResult
 from strawberry.types.unset import UnsetType
 
+from schema.bounds import BODY_MAX, COST_MAX
 from schema.context import Context
 from schema.failures import RequestError, unauthenticated
 from schema.root import schema
@@ -34,8 +35,6 @@ from server.sockets import SocketContext, SocketHandler, TextSocket, open_socket
 from storage.database import Unavailable
 from workers.runtime import Runtime
 
-BODY_MAX: Final = 4 * 1_048_576
-"""Bytes of a request: a report of five thousand reservations with the longest names has three million."""
 INIT_WITHIN: Final = timedelta(seconds=10)
 """How long a socket may stay open without saying who it is."""
 OPERATIONS_MAX: Final = 100
@@ -64,12 +63,14 @@ class EventStream(SSETransport):
 class GraphQLEndpoint(GraphQL[Context, None]):
     """Mount it as a route's endpoint and as a WebSocket route's. It finds the node in `app.state.runtime`."""
 
-    body_max = BODY_MAX
     stream_transport_classes_by_protocol = {GRAPHQL_SSE_PROTOCOL: EventStream}  # noqa: RUF012 - strawberry's attribute
     graphql_transport_ws_handler_class = SocketHandler
     websocket_adapter_class = TextSocket
 
-    def __init__(self) -> None:
+    def __init__(self, *, body_max: int = BODY_MAX, cost_max: int = COST_MAX) -> None:
+        """`body_max`: bytes of a request, or characters of a message; `cost_max`: units of an operation."""
+        self.body_max = body_max
+        self.cost_max = cost_max
         super().__init__(
             schema,
             graphql_ide=None,
@@ -156,11 +157,12 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             return SocketContext(
                 runtime=runtime,
                 is_socket=True,
+                cost_max=self.cost_max,
                 headers=request.headers,
                 request_id=ids["request_id"],
                 trace_id=ids["trace_id"],
             )
-        return Context(runtime=runtime, caller=request.state.caller)
+        return Context(runtime=runtime, caller=request.state.caller, cost_max=self.cost_max)
 
     async def on_ws_connect(self, context: Context) -> UnsetType:
         assert isinstance(context, SocketContext)

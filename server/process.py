@@ -36,8 +36,6 @@ STREAMS_END_S: Final = 2.0
 """How long it waits for subscribers to be told so, before their sockets are closed."""
 LAST_FRAME_S: Final = 0.1
 """A stream that has ended has not yet been written to its socket."""
-WS_MESSAGE_MAX: Final = 5 * 1024 * 1024
-"""Bytes of one WebSocket message: a GraphQL request at its largest, and its frame."""
 PING_S: Final = 20.0
 """Heartbeat of WebSockets: a peer that is gone is noticed within two of them."""
 WATCH_S: Final = 1.0
@@ -232,7 +230,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_S,
                 ws_ping_interval=PING_S,
                 ws_ping_timeout=PING_S,
-                ws_max_size=WS_MESSAGE_MAX,
+                ws_max_size=4 * settings.graphql_body_max,  # bytes of so many characters, at the most
                 # Compression costs memory for every subscriber, and hides that one does not read.
                 ws_per_message_deflate=False,
                 server_header=False,

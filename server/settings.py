@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 from urllib.parse import urlsplit
 
+from schema.bounds import BODY_MAX, COST_MAX
+
 PREFIX: Final = "EARMARK_"
 FOR_TESTS: Final = "EARMARK_TEST_"
 """Variables of the test suite; the server passes over them."""
@@ -100,6 +102,13 @@ class Settings:
     )
     log_format: str = field(default="auto", metadata=_about("json, text, or auto: text on a terminal, JSON elsewhere"))
     log_level: str = field(default="info", metadata=_about("debug, info, warning or error"))
+    graphql_cost_max: int = field(
+        default=COST_MAX,
+        metadata=_about("what one GraphQL operation may cost, in units of about five microseconds of the node's time"),
+    )
+    graphql_body_max: int = field(
+        default=BODY_MAX, metadata=_about("bytes of one GraphQL request or message of a socket")
+    )
     jobs: bool = field(default=True, metadata=_about("on or off: whether this node runs jobs; any number may"))
 
     @property
@@ -204,6 +213,8 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "webhook_private_addresses": _switch,
     "webhook_timeout_seconds": _integer(1, 30),
     "webhook_ca_file": _file,
+    "graphql_cost_max": _integer(1_000, 1_000_000),
+    "graphql_body_max": _integer(16_384, 16_777_216),
 }
 
 

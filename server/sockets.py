@@ -24,9 +24,6 @@ from server.auth import caller_of, secret_of
 from storage.database import Unavailable
 from workers.request import Caller
 
-MESSAGE_MAX: Final = 4 * 1_048_576
-"""Characters of one message."""
-
 BAD_REQUEST: Final = 4400
 FORBIDDEN: Final = 4403
 TOO_BIG: Final = 1009
@@ -75,7 +72,7 @@ class TextSocket(ASGIWebSocketAdapter):
         try:
             while self._is_open:
                 text = await self.ws.receive_text()
-                if len(text) > MESSAGE_MAX:
+                if len(text) > self.view.body_max:  # type: ignore[attr-defined]  # our endpoint's
                     await self.close(TOO_BIG, "Message too big")
                     return
                 yield self.view.decode_json(text)

@@ -74,6 +74,7 @@ class CapacityReservation:
             starts_at=from_at,
             ends_at=to_at,
         )
+        current.take(len(value(steps)))
         return [AvailabilityStep.of(step) for step in value(steps)]
 
     @strawberry.field

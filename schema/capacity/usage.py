@@ -108,6 +108,7 @@ class Usage:
         totals = await current.runtime.reads.usage_totals(
             current.caller, all_tenants=self.all_tenants, group_by=group_by, **self.chosen
         )
+        current.take(len(value(totals)))
         return [UsageTotal.of(total) for total in value(totals)]
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from server.graphql import BODY_MAX
+from schema.bounds import BODY_MAX
 from tests.conformance.live import Live
 from tests.schema.world import ROOT_KEY, until
 

@@ -16,6 +16,7 @@ from gql.transport.websockets import WebsocketsTransport
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from schema.bounds import BODY_MAX
 from server.graphql import OPERATIONS_MAX
 from tests.conformance.live import Live, live_on
 from tests.schema.world import CREATE_GRANT, ROOT_KEY, World, until
@@ -235,7 +236,7 @@ async def test_what_is_no_message_closes_the_connection(
 
 
 async def test_broken_json_binary_frames_and_huge_messages_close_the_connection(live: Live) -> None:
-    for frame, code in (("{", 4400), (b"{}", 4400), (" " * (4 * 1_048_576 + 1), 1009)):
+    for frame, code in (("{", 4400), (b"{}", 4400), (" " * (BODY_MAX + 1), 1009)):
         async with raw(live, additional_headers=live.headers) as client:
             await client.init()
             await client.connection.send(frame)

@@ -7,8 +7,9 @@ from graphql import get_introspection_query
 from strawberry.types import ExecutionResult
 
 from domain.paging import PAGE_MAX
-from schema.limits import ALIASES_MAX, DEPTH_MAX, ITEMS_MAX, TOKENS_MAX
+from schema.bounds import ALIASES_MAX, DEPTH_MAX, ITEMS_MAX, LIST_MAX, TOKENS_MAX
 from tests.schema.world import World
+from workers.capacity.providers.push import PUSHED_MAX
 
 
 def codes(result: ExecutionResult) -> list[str]:
@@ -110,7 +111,8 @@ async def test_a_cursor_of_nothing_is_refused(world: World, cursor: str) -> None
 async def test_lists_in_inputs_have_limits(world: World) -> None:
     types = ["x"] * 33
     result = await world.ask("query ($types: [String!]) { events(types: $types) { nodes { id } } }", types=types)
-    reported = [{"reservationId": f"r{n}", "flavor": "f", "region": "r", "total": 1} for n in range(5_001)]
+    reported = [{"reservationId": f"r{n}", "flavor": "f", "region": "r", "total": 1} for n in range(PUSHED_MAX + 1)]
+    assert len(reported) < LIST_MAX, "the desk says it, in the result's own type"
     refused = await world.mutate("reportReservations", {"accountId": world.account_id, "reservations": reported})
 
     assert codes(result) == ["INVALID_INPUT"]

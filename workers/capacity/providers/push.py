@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from domain.capacity.scan import ReportedReservation, ScanReport
 from domain.outcomes import InvalidInput
 from workers.capacity.providers.entries import check_reservation, repeated_ids
-from workers.capacity.providers.protocol import RESERVATIONS_MAX, ProviderAccountConfig, bounded, incomplete
+from workers.capacity.providers.protocol import ProviderAccountConfig, bounded, incomplete
 from workers.capacity.providers.settings import check_keys
+
+PUSHED_MAX: Final = 2_000
+"""Reservations of one report: all of it is one request, and others wait while it is read."""
 
 
 class PushProvider:
@@ -38,11 +41,11 @@ def report_from_push(
 ) -> ScanReport | InvalidInput:
     """A pushed report as a scan would have made it.
 
-    Refused, in this order: more than `RESERVATIONS_MAX` reservations (field `reservations`), the first reservation
+    Refused, in this order: more than `PUSHED_MAX` reservations (field `reservations`), the first reservation
     with a wrong value (`reservations[3].total`), the first id given twice (`reservations[3].reservationId`).
     """
-    if len(reservations) > RESERVATIONS_MAX:
-        message = f"a report holds at most {RESERVATIONS_MAX} reservations, not {len(reservations)}"
+    if len(reservations) > PUSHED_MAX:
+        message = f"a report holds at most {PUSHED_MAX} reservations, not {len(reservations)}"
         return InvalidInput(field="reservations", message=message, reason="too-many")
     for index, reservation in enumerate(reservations):
         refusal = check_reservation(reservation)

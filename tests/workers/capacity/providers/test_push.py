@@ -9,8 +9,8 @@ import pytest
 
 from domain.capacity.scan import ReportedReservation, ScanReport
 from domain.outcomes import InvalidInput
-from workers.capacity.providers.protocol import PROBLEMS_MAX, RESERVATIONS_MAX, ProviderAccountConfig
-from workers.capacity.providers.push import PushProvider, report_from_push
+from workers.capacity.providers.protocol import PROBLEMS_MAX, ProviderAccountConfig
+from workers.capacity.providers.push import PUSHED_MAX, PushProvider, report_from_push
 
 ONE = ReportedReservation(reservation_id="rack-7/h100", flavor="h100-8x", region="eu-west", total=16, in_use=4)
 TWO = replace(ONE, reservation_id="rack-8/h100", in_use=None, ready=False)
@@ -88,17 +88,17 @@ def test_a_wrong_value_comes_before_an_id_given_twice() -> None:
 
 
 def test_a_list_that_is_too_long_is_refused_before_it_is_looked_at() -> None:
-    refusal = report_from_push([replace(ONE, total=-1)] * (RESERVATIONS_MAX + 1))
+    refusal = report_from_push([replace(ONE, total=-1)] * (PUSHED_MAX + 1))
 
     assert isinstance(refusal, InvalidInput)
     assert (refusal.field, refusal.reason) == ("reservations", "too-many")
 
 
 def test_a_list_of_the_greatest_length_is_taken() -> None:
-    report = report_from_push([replace(ONE, reservation_id=f"r{n}") for n in range(RESERVATIONS_MAX)])
+    report = report_from_push([replace(ONE, reservation_id=f"r{n}") for n in range(PUSHED_MAX)])
 
     assert isinstance(report, ScanReport)
-    assert len(report.reservations) == RESERVATIONS_MAX
+    assert len(report.reservations) == PUSHED_MAX
 
 
 async def test_a_push_account_is_not_scanned() -> None:
