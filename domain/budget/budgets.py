@@ -21,48 +21,54 @@ from domain.budget.commands import (
 from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, BudgetLifecycle, EventType
 from domain.budget.records import Budget, BudgetStatus, TenantStatus
 from domain.budget.refusals import BudgetNotFound, Duplicate
+from domain.budget.repeats import BudgetOutcome, accept, repeated
 from domain.budget.scopes import parse_budget_scope
-from domain.budget.shapes import REASON_MAX, check_amount, check_caps, check_length, invalid
+from domain.budget.shapes import REASON_MAX, check_amount, check_caps, check_key, check_length, invalid
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_closed, refuse_scope
 from domain.budget.values import Balance
-from domain.outcomes import Accepted, InvalidInput, InvalidState, Refusal
+from domain.outcomes import InvalidInput, InvalidState, Refusal
 
 
-def decide_create_budget(state: BudgetState, command: CreateBudget, now: int) -> Accepted[Budget] | Refusal:
+def decide_create_budget(state: BudgetState, command: CreateBudget, now: int) -> BudgetOutcome[Budget]:
     """Open a budget of one scope and unit with an allocation.
 
-    Refuses in this order: INVALID_INPUT (shape, scope), ACCESS_DENIED, TENANT_CLOSED, INVALID_INPUT (the tenant is
-    suspended), DUPLICATE_RESOURCE.
+    Refuses in this order: INVALID_INPUT (shape, scope), ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, INVALID_INPUT
+    (the tenant is suspended), DUPLICATE_RESOURCE.
     """
     if (refusal := _check_create(command)) is not None:
         return refusal
     path = parse_budget_scope(command.scope, tenant_id=state.tenant.tenant_id)
     if isinstance(path, Refusal):
         return path
-    if (refused := refuse_scope(command, path) or refuse_closed(state)) is not None:
-        return refused
+    if (denied := refuse_scope(command, path)) is not None:
+        return denied
+    if (repeat := repeated(state, command, Budget, now)) is not None:
+        return repeat
+    if (closed := refuse_closed(state)) is not None:
+        return closed
     if state.tenant.status is TenantStatus.SUSPENDED:
         return invalid("tenant_id", "a suspended tenant gets no new budgets", reason="tenant-suspended")
     if (existing := state.budget(path, command.unit)) is not None:
-        if existing.budget_id == command.budget_id:  # the very same command, whose first commit was in doubt
-            return Accepted(replace(existing))
         message = f"{path} has a budget in {command.unit.value} already"
         return Duplicate(resource="budget", resource_id=existing.budget_id, message=message)
     budget = _new_budget(command, path, now)
     state.add_budget(budget)
     _tell(state, command, budget, kind=EventType.BUDGET_CREATED, operation="CREATE", now=now, before=None)
-    return Accepted(replace(budget))
+    return accept(state, command, replace(budget), now)
 
 
-def decide_update_budget(state: BudgetState, command: UpdateBudget, now: int) -> Accepted[Budget] | Refusal:
+def decide_update_budget(state: BudgetState, command: UpdateBudget, now: int) -> BudgetOutcome[Budget]:
     """Change what a budget allows. A new overdraft limit also clears the mark of a cut charge (decision 4).
 
-    Refuses in this order: INVALID_INPUT, ACCESS_DENIED, TENANT_CLOSED, BUDGET_NOT_FOUND, BUDGET_CLOSED. A frozen budget
-    can be updated.
+    Refuses in this order: INVALID_INPUT, ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, BUDGET_NOT_FOUND,
+    BUDGET_CLOSED. A frozen budget can be updated.
     """
-    if (refusal := check_amount(command.overdraft_limit, field="overdraft_limit", unit=command.unit)) is not None:
+    limit = check_amount(command.overdraft_limit, field="overdraft_limit", unit=command.unit)
+    if (refusal := check_key(command) or limit or refuse_scope(command, command.scope.lower())) is not None:
         return refusal
+    if (repeat := repeated(state, command, Budget, now)) is not None:
+        return repeat
     budget = find_budget(state, command)
     if isinstance(budget, Refusal):
         return budget
@@ -74,17 +80,20 @@ def decide_update_budget(state: BudgetState, command: UpdateBudget, now: int) ->
     _tell(state, command, budget, kind=EventType.BUDGET_UPDATED, operation="UPDATE", now=now, before=before)
     if budget.is_over_limit is not was_over:
         tell_over_limit(state, budget, now=now, origin=command.origin)
-    return Accepted(replace(budget))
+    return accept(state, command, replace(budget), now)
 
 
-def decide_budget_status(state: BudgetState, command: BudgetStatusCommand, now: int) -> Accepted[Budget] | Refusal:
+def decide_budget_status(state: BudgetState, command: BudgetStatusCommand, now: int) -> BudgetOutcome[Budget]:
     """Freeze an active budget, unfreeze a frozen one, close either; closed is for good. Holds on it still settle.
 
-    Refuses in this order: INVALID_INPUT, ACCESS_DENIED, TENANT_CLOSED, BUDGET_NOT_FOUND, BUDGET_CLOSED, then
-    BUDGET_FROZEN (frozen already) or INVALID_STATE (active already).
+    Refuses in this order: INVALID_INPUT, ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, BUDGET_NOT_FOUND,
+    BUDGET_CLOSED, then BUDGET_FROZEN (frozen already) or INVALID_STATE (active already).
     """
-    if (refusal := check_length(command.reason, field="reason", most=REASON_MAX)) is not None:
+    reason = check_length(command.reason, field="reason", most=REASON_MAX)
+    if (refusal := check_key(command) or reason or refuse_scope(command, command.scope.lower())) is not None:
         return refusal
+    if (repeat := repeated(state, command, Budget, now)) is not None:
+        return repeat
     budget = find_budget(state, command)
     if isinstance(budget, Refusal):
         return budget
@@ -105,7 +114,7 @@ def decide_budget_status(state: BudgetState, command: BudgetStatusCommand, now: 
         before=before,
         reason=command.reason,
     )
-    return Accepted(replace(budget))
+    return accept(state, command, replace(budget), now)
 
 
 def find_budget(state: BudgetState, command: BudgetCommand | Fund) -> Budget | Refusal:
@@ -141,7 +150,8 @@ def _check_create(command: CreateBudget) -> InvalidInput | None:
     if starts_at is not None and ends_at is not None and ends_at <= starts_at:
         return invalid("period_end", "a period ends after it starts", reason="range")
     return (
-        check_amount(command.allocated, field="allocated", unit=command.unit)
+        check_key(command)
+        or check_amount(command.allocated, field="allocated", unit=command.unit)
         or check_amount(command.overdraft_limit, field="overdraft_limit", unit=command.unit)
         or check_caps(command.caps)
     )

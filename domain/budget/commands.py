@@ -7,7 +7,7 @@ are checked by the decisions themselves, so no edge can forget a rule. In an upd
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
 from domain.amounts import Amount, Unit
@@ -218,7 +218,27 @@ class Fund(KeyedCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetCommand(Command):
+class GoverningCommand(KeyedCommand):
+    """A change of what is there to be spent, of policies or of the tenant itself. Where the client sent no key the desk
+    makes one, so that a turn whose commit was in doubt knows what it has done."""
+
+    made_by_desk: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are no part of what the client sent."""
+
+    def content(self) -> dict[str, Any]:
+        left_out = _FRAME | self.made_by_desk
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in left_out}
+
+
+_FRAME: Final = frozenset(each.name for each in fields(KeyedCommand))
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetCommand(GoverningCommand):
     scope: str
     unit: Unit
     metadata: Mapping[str, Any] | None = None
@@ -226,6 +246,8 @@ class BudgetCommand(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateBudget(BudgetCommand):
+    operation: ClassVar[str] = "budget.create"
+    made_by_desk: ClassVar[frozenset[str]] = frozenset({"budget_id"})
     budget_id: str
     allocated: Amount
     overdraft_limit: Amount | None = None
@@ -238,27 +260,33 @@ class CreateBudget(BudgetCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateBudget(BudgetCommand):
+    operation: ClassVar[str] = "budget.update"
     overdraft_limit: Amount | None = None
     commit_overage_policy: OveragePolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeBudget(BudgetCommand):
+    operation: ClassVar[str] = "budget.freeze"
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfreezeBudget(BudgetCommand):
+    operation: ClassVar[str] = "budget.unfreeze"
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseBudget(BudgetCommand):
+    operation: ClassVar[str] = "budget.close"
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePolicy(Command):
+class CreatePolicy(GoverningCommand):
+    operation: ClassVar[str] = "budget.create_policy"
+    made_by_desk: ClassVar[frozenset[str]] = frozenset({"policy_id"})
     policy_id: str
     name: str
     scope_pattern: str
@@ -273,7 +301,8 @@ class CreatePolicy(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatePolicy(Command):
+class UpdatePolicy(GoverningCommand):
+    operation: ClassVar[str] = "budget.update_policy"
     policy_id: str
     name: str | None = None
     description: str | None = None
@@ -288,9 +317,10 @@ class UpdatePolicy(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTenant(Command):
+class CreateTenant(GoverningCommand):
     """Make a tenant with its defaults. One that is there already stays as it is."""
 
+    operation: ClassVar[str] = "budget.create_tenant"
     name: str
     parent_tenant_id: str | None = None
     metadata: Mapping[str, Any] | None = None
@@ -302,13 +332,15 @@ class CreateTenant(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateTenant(Command):
+class UpdateTenant(GoverningCommand):
     """Change a tenant's defaults, name or status. The status CLOSED takes all its budgets with it (section 7).
 
     `bulk`: the correlation id of the bulk action that this is a part of. Its event bears it, and what is on record is the
     action as a whole (section 11).
     """
 
+    operation: ClassVar[str] = "budget.update_tenant"
+    made_by_desk: ClassVar[frozenset[str]] = frozenset({"bulk"})
     status: TenantStatus | None = None
     name: str | None = None
     metadata: Mapping[str, Any] | None = None

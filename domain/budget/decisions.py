@@ -95,9 +95,9 @@ class Reads:
 
 def reads_of(command: AnyCommand) -> Reads:
     """A command that its shape will refuse may need nothing."""
-    if isinstance(command, UpdateTenant):
-        return Reads(whole_tenant=command.status is TenantStatus.CLOSED)
     key = command.request_key if isinstance(command, KeyedCommand) else None
+    if isinstance(command, UpdateTenant):
+        return Reads(whole_tenant=command.status is TenantStatus.CLOSED, request_key=key)
     if isinstance(command, ReservationCommand):
         return Reads(reservation_id=command.reservation_id, request_key=key)
     return Reads(scopes=_scopes_of(command), request_key=key)

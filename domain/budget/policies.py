@@ -10,10 +10,12 @@ from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, EventTy
 from domain.budget.patterns import ScopePattern, parse_pattern
 from domain.budget.records import Policy
 from domain.budget.refusals import Duplicate
+from domain.budget.repeats import BudgetOutcome, accept, repeated
 from domain.budget.shapes import (
     DESCRIPTION_MAX,
     NAME_MAX,
     check_caps,
+    check_key,
     check_length,
     check_name,
     check_range,
@@ -23,7 +25,7 @@ from domain.budget.shapes import (
 )
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_closed, refuse_scope
-from domain.outcomes import Accepted, InvalidInput, NotFound, Refusal
+from domain.outcomes import InvalidInput, NotFound, Refusal
 
 _MUTABLE = (
     "name",
@@ -39,8 +41,9 @@ _MUTABLE = (
 )
 
 
-def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) -> Accepted[Policy] | Refusal:
-    """Refuses in this order: INVALID_INPUT, ACCESS_DENIED, TENANT_CLOSED, DUPLICATE_RESOURCE (the name is taken)."""
+def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) -> BudgetOutcome[Policy]:
+    """Refuses in this order: INVALID_INPUT, ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, DUPLICATE_RESOURCE (the
+    name is taken)."""
     if (refusal := check_name(command.name, field="name", most=NAME_MAX) or _check(command)) is not None:
         return refusal
     pattern = parse_pattern(command.scope_pattern)
@@ -48,33 +51,37 @@ def decide_create_policy(state: BudgetState, command: CreatePolicy, now: int) ->
         return pattern
     if (empty := _refuse_term(command.effective_from_at, command.effective_until_at)) is not None:
         return empty
-    if (refused := refuse_scope(command, pattern.text) or refuse_closed(state)) is not None:
-        return refused
-    if (existing := state.policies.get(command.policy_id)) is not None:
-        return Accepted(replace(existing))  # the very same command, whose first commit was in doubt
+    if (denied := refuse_scope(command, pattern.text)) is not None:
+        return denied
+    if (repeat := repeated(state, command, Policy, now)) is not None:
+        return repeat
+    if (closed := refuse_closed(state)) is not None:
+        return closed
     if (taken := _refuse_name(state, command.name)) is not None:
         return taken
     policy = _new_policy(command, pattern, now)
     state.add_policy(policy)
     _tell(state, command, policy, kind=EventType.POLICY_CREATED, now=now)
-    return Accepted(replace(policy))
+    return accept(state, command, replace(policy), now)
 
 
-def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) -> Accepted[Policy] | Refusal:
+def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) -> BudgetOutcome[Policy]:
     """Change what is given; the pattern stays. An update that changes nothing is on record and says nothing else.
 
-    Refuses in this order: INVALID_INPUT (shape), TENANT_CLOSED, NOT_FOUND, ACCESS_DENIED, INVALID_INPUT (an empty term),
-    DUPLICATE_RESOURCE.
+    Refuses in this order: INVALID_INPUT (shape), ACCESS_DENIED, IDEMPOTENCY_MISMATCH, TENANT_CLOSED, NOT_FOUND,
+    INVALID_INPUT (an empty term), DUPLICATE_RESOURCE.
     """
     if (refusal := _check_update(command)) is not None:
         return refusal
+    policy = state.policies.get(command.policy_id)
+    if policy is not None and (denied := refuse_scope(command, policy.pattern.text)) is not None:
+        return denied
+    if (repeat := repeated(state, command, Policy, now)) is not None:
+        return repeat
     if (closed := refuse_closed(state)) is not None:
         return closed
-    policy = state.policies.get(command.policy_id)
     if policy is None:
         return NotFound(field="policy_id", message=f"no such policy: {command.policy_id}")
-    if (denied := refuse_scope(command, policy.pattern.text)) is not None:
-        return denied
     given = {name: value for name in _MUTABLE if (value := getattr(command, name)) is not None}
     changed = tuple(name for name, value in given.items() if value != getattr(policy, name))
     updated = replace(policy, **given)
@@ -87,7 +94,7 @@ def decide_update_policy(state: BudgetState, command: UpdatePolicy, now: int) ->
         state.policies[policy.policy_id] = updated
         state.touch_policy(updated)
     _tell(state, command, updated, kind=EventType.POLICY_UPDATED, changed=changed, now=now)
-    return Accepted(replace(updated))
+    return accept(state, command, replace(updated), now)
 
 
 def _check_update(command: UpdatePolicy) -> InvalidInput | None:
@@ -98,7 +105,8 @@ def _check_update(command: UpdatePolicy) -> InvalidInput | None:
 
 def _check(command: CreatePolicy | UpdatePolicy) -> InvalidInput | None:
     return (
-        check_length(command.description, field="description", most=DESCRIPTION_MAX)
+        check_key(command)
+        or check_length(command.description, field="description", most=DESCRIPTION_MAX)
         or check_range(command.priority, field="priority", least=0, most=INT64_MAX)
         or check_caps(command.caps)
         or check_ttl_override(command.ttl_override)

@@ -10,13 +10,14 @@ from domain.budget.commands import CreateTenant, UpdateTenant
 from domain.budget.events import CREATED, DONE, AuditEntry, BudgetEvent, EventType, TenantCascade, TenantLifecycle
 from domain.budget.records import Budget, BudgetStatus, ReservationStatus, Tenant, TenantStatus
 from domain.budget.refusals import Duplicate
+from domain.budget.repeats import BudgetOutcome, accept, repeated
 from domain.budget.settlement import mark_released
-from domain.budget.shapes import NAME_MAX, check_name, check_range, check_ttl, invalid
+from domain.budget.shapes import NAME_MAX, check_key, check_name, check_range, check_ttl, invalid
 from domain.budget.state import BudgetState
 from domain.budget.tenancy import refuse_closed
 from domain.budget.values import ActorType
 from domain.identity import TENANT_ID
-from domain.outcomes import Accepted, InvalidInput, Refusal
+from domain.outcomes import Accepted, InvalidInput
 
 CREATE_TENANT: Final = "createTenant"
 UPDATE_TENANT: Final = "updateTenant"
@@ -51,8 +52,9 @@ class TenantAnswer:
     """Of the cascade, for what else is taken down with the tenant."""
 
 
-def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
-    """The books of a tenant that there is not yet, with what there is to tell of it. Refuses INVALID_INPUT."""
+def first_sight(command: CreateTenant, now: int) -> tuple[BudgetState, Accepted[TenantAnswer]] | InvalidInput:
+    """The books of a tenant that there is not yet, with what there is to tell of it, and the answer. Refuses
+    INVALID_INPUT."""
     if (refusal := _check(command)) is not None:
         return refusal
     tenant = Tenant(
@@ -75,35 +77,41 @@ def first_sight(command: CreateTenant, now: int) -> BudgetState | InvalidInput:
     kind = EventType.TENANT_CREATED
     state.publish(BudgetEvent(type=kind, occurred_at=now, scope=None, facts=facts, origin=command.origin))
     state.audit(_entry(command, CREATE_TENANT, ("tenant", tenant.tenant_id), None, now, status=CREATED))
-    return state
+    answer = TenantAnswer(tenant=replace(tenant), changed_fields=(), created=True)
+    return state, accept(state, command, answer, now)
 
 
-def decide_create_tenant(state: BudgetState, command: CreateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
+def decide_create_tenant(state: BudgetState, command: CreateTenant, now: int) -> BudgetOutcome[TenantAnswer]:
     """The tenant is there already: it stays as it is, and the answer says so.
 
-    Refuses INVALID_INPUT, then DUPLICATE_RESOURCE: the id is that of a tenant with another name (11.1).
+    Refuses INVALID_INPUT, IDEMPOTENCY_MISMATCH, then DUPLICATE_RESOURCE: the id is that of a tenant with another name
+    (11.1).
     """
     if (refusal := _check(command)) is not None:
         return refusal
+    if (repeat := repeated(state, command, TenantAnswer, now)) is not None:
+        return repeat
     if command.name != state.tenant.name:
         message = f"the tenant {command.tenant_id} is there already, under another name"
         return Duplicate(resource="tenant", resource_id=command.tenant_id, message=message)
     state.audit(_entry(command, CREATE_TENANT, ("tenant", command.tenant_id), None, now))
-    return Accepted(TenantAnswer(tenant=replace(state.tenant), changed_fields=()))
+    return accept(state, command, TenantAnswer(tenant=replace(state.tenant), changed_fields=()), now)
 
 
-def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) -> Accepted[TenantAnswer] | Refusal:
+def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) -> BudgetOutcome[TenantAnswer]:
     """Change what is given, with exactly one event: of the status when it changes, else of settings, else of the rest.
 
-    Refuses INVALID_INPUT, then TENANT_CLOSED. Closing a closed tenant again is accepted and does nothing; like all that
-    changes nothing, it is on record.
+    Refuses INVALID_INPUT, IDEMPOTENCY_MISMATCH, then TENANT_CLOSED. Closing a closed tenant again is accepted and does
+    nothing; like all that changes nothing, it is on record.
     """
     if (refusal := _check(command)) is not None:
         return refusal
+    if (repeat := repeated(state, command, TenantAnswer, now)) is not None:
+        return repeat
     tenant = state.tenant
     if tenant.status is TenantStatus.CLOSED and command.status is TenantStatus.CLOSED:
         _put_on_record(state, command, None, now)
-        return Accepted(TenantAnswer(tenant=replace(tenant), changed_fields=()))
+        return accept(state, command, TenantAnswer(tenant=replace(tenant), changed_fields=()), now)
     if (closed := refuse_closed(state)) is not None:
         return closed
     previous = tenant.status
@@ -120,7 +128,7 @@ def decide_update_tenant(state: BudgetState, command: UpdateTenant, now: int) ->
     answer = TenantAnswer(
         tenant=replace(tenant), changed_fields=changed, closed_now=closes, correlation_id=correlation_id
     )
-    return Accepted(answer)
+    return accept(state, command, answer, now)
 
 
 def _check(command: CreateTenant | UpdateTenant) -> InvalidInput | None:
@@ -130,7 +138,8 @@ def _check(command: CreateTenant | UpdateTenant) -> InvalidInput | None:
         return refused
     lead_ms = command.extension_lead_max_ms if isinstance(command, UpdateTenant) else None
     return (
-        check_ttl(command.default_ttl_ms, field="default_reservation_ttl_ms")
+        check_key(command)
+        or check_ttl(command.default_ttl_ms, field="default_reservation_ttl_ms")
         or check_ttl(command.max_ttl_ms, field="max_reservation_ttl_ms")
         or check_range(command.max_extensions, field="max_reservation_extensions", least=0, most=INT64_MAX)
         or check_range(lead_ms, field="extension_lead_max_ms", least=1, most=INT64_MAX)

@@ -19,8 +19,27 @@ from domain.budget.answers import (
     ReleaseAnswer,
     ReserveAnswer,
 )
-from domain.budget.commands import Commit, Debit, Evaluate, Extend, Fund, Release, Reserve
+from domain.budget.commands import (
+    CloseBudget,
+    Commit,
+    CreateBudget,
+    CreatePolicy,
+    CreateTenant,
+    Debit,
+    Evaluate,
+    Extend,
+    FreezeBudget,
+    Fund,
+    Release,
+    Reserve,
+    UnfreezeBudget,
+    UpdateBudget,
+    UpdatePolicy,
+    UpdateTenant,
+)
+from domain.budget.records import Budget, Policy
 from domain.budget.replay import ANSWERS_KEPT_MS, SETTLEMENTS_KEPT_MS, RememberedAnswer
+from domain.budget.tenants import TenantAnswer
 from domain.replay import RequestKey
 from storage.database import AnyConnection, affected
 
@@ -32,6 +51,15 @@ ANSWERS: Final[Mapping[str, type]] = {
     Extend.operation: ExtendAnswer,
     Debit.operation: DebitAnswer,
     Fund.operation: FundAnswer,
+    CreateBudget.operation: Budget,
+    UpdateBudget.operation: Budget,
+    FreezeBudget.operation: Budget,
+    UnfreezeBudget.operation: Budget,
+    CloseBudget.operation: Budget,
+    CreatePolicy.operation: Policy,
+    UpdatePolicy.operation: Policy,
+    CreateTenant.operation: TenantAnswer,
+    UpdateTenant.operation: TenantAnswer,
 }
 """Operation to the type of its answers; an operation about one reservation has its id behind a slash."""
 

@@ -149,7 +149,13 @@ class BulkDesk:
             if tenant_id == caller.principal.tenant_id:
                 return _failed(tenant_id, InvalidState(state="root", message="the root tenant stays as it is"))
             origin = origin_of(caller, tenant_id, as_admin=True)
-            command = UpdateTenant(tenant_id=tenant_id, origin=origin, status=TARGETS[action], bulk=bulk)
+            command = UpdateTenant(
+                tenant_id=tenant_id,
+                origin=origin,
+                status=TARGETS[action],
+                idempotency_key=f"{run.run_id}/{tenant_id}",
+                bulk=bulk,
+            )
             outcome = await self._asker.ask(command)
             return _failed(tenant_id, outcome) if isinstance(outcome, Refusal) else bool(outcome.answer.changed_fields)
 

@@ -1,31 +1,27 @@
 """The desk's runtime half: reserve, evaluate, commit, release, extend, debit (sections 1 to 4).
 
 Every method refuses ACCESS_DENIED for a missing permission first, then text that cannot be kept as INVALID_INPUT, then
-whatever the decision of the same name refuses.
+whatever the decision of the same name refuses. What they take is in `wanted`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
 
-from domain.amounts import Amount
 from domain.budget.answers import CommitAnswer, DebitAnswer, EvaluateAnswer, ExtendAnswer, ReleaseAnswer, ReserveAnswer
 from domain.budget.commands import AnyCommand, Command, Commit, Debit, Evaluate, Extend, Release, Reserve
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.shapes import RESERVATION_ID_MAX, check_length, invalid
-from domain.budget.values import Action, Metrics, OveragePolicy, Subject
 from domain.outcomes import NotFound, Refusal
 from storage.budget.books import read_owners
+from workers.budget import wanted as w
 from workers.budget.asking import BudgetAsker
 from workers.budget.rights import RIGHTS, origin_of, refuse, scope_filter_of
 from workers.budget.texts import is_kept, refuse_texts
 from workers.request import Caller
 
 Made = TypeVar("Made", bound=Command)
-
-UNASKED: Final = "~"
-"""Begins the idempotency keys that the desk makes up for requests that came without one."""
 
 
 class AskingDesk:
@@ -71,77 +67,17 @@ class AskingDesk:
 
 
 class HoldingDesk(AskingDesk):
-    async def reserve(
-        self,
-        caller: Caller,
-        *,
-        idempotency_key: str,
-        subject: Subject,
-        action: Action,
-        estimate: Amount,
-        ttl_ms: int | None = None,
-        grace_ms: int | None = None,
-        overage_policy: OveragePolicy | None = None,
-        dry_run: bool = False,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> BudgetOutcome[ReserveAnswer]:
+    async def reserve(self, caller: Caller, **given: Unpack[w.ToReserve]) -> BudgetOutcome[ReserveAnswer]:
         """Hold an estimate on all budgets of the subject, or with `dry_run` tell what would come of it."""
-        return await self._ask(
-            caller,
-            Reserve,
-            reservation_id=self._asker.ids.new("rsv"),
-            idempotency_key=idempotency_key,
-            subject=subject,
-            action=action,
-            estimate=estimate,
-            ttl_ms=ttl_ms,
-            grace_ms=grace_ms,
-            overage_policy=overage_policy,
-            dry_run=dry_run,
-            metadata=metadata,
-        )
+        return await self._ask(caller, Reserve, reservation_id=self._asker.ids.new("rsv"), **given)
 
-    async def evaluate(
-        self,
-        caller: Caller,
-        *,
-        idempotency_key: str,
-        subject: Subject,
-        action: Action,
-        estimate: Amount,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> BudgetOutcome[EvaluateAnswer]:
+    async def evaluate(self, caller: Caller, **given: Unpack[w.ToEvaluate]) -> BudgetOutcome[EvaluateAnswer]:
         """Tell whether a reserve would hold now (the wire's `decide`)."""
-        return await self._ask(
-            caller,
-            Evaluate,
-            idempotency_key=idempotency_key,
-            subject=subject,
-            action=action,
-            estimate=estimate,
-            metadata=metadata,
-        )
+        return await self._ask(caller, Evaluate, **given)
 
-    async def commit(
-        self,
-        caller: Caller,
-        *,
-        reservation_id: str,
-        idempotency_key: str,
-        actual: Amount,
-        metrics: Metrics | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> BudgetOutcome[CommitAnswer]:
+    async def commit(self, caller: Caller, **given: Unpack[w.ToCommit]) -> BudgetOutcome[CommitAnswer]:
         """Settle a hold with what was really used."""
-        return await self._ask(
-            caller,
-            Commit,
-            reservation_id=reservation_id,
-            idempotency_key=idempotency_key,
-            actual=actual,
-            metrics=metrics,
-            metadata=metadata,
-        )
+        return await self._ask(caller, Commit, **given)
 
     async def release(
         self,
@@ -171,52 +107,13 @@ class HoldingDesk(AskingDesk):
             reason=reason,
         )
 
-    async def extend(
-        self,
-        caller: Caller,
-        *,
-        reservation_id: str,
-        idempotency_key: str,
-        extend_by_ms: int,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> BudgetOutcome[ExtendAnswer]:
+    async def extend(self, caller: Caller, **given: Unpack[w.ToExtend]) -> BudgetOutcome[ExtendAnswer]:
         """Move a hold's expiry, counted from where it stands."""
-        return await self._ask(
-            caller,
-            Extend,
-            reservation_id=reservation_id,
-            idempotency_key=idempotency_key,
-            extend_by_ms=extend_by_ms,
-            metadata=metadata,
-        )
+        return await self._ask(caller, Extend, **given)
 
-    async def debit(
-        self,
-        caller: Caller,
-        *,
-        idempotency_key: str,
-        subject: Subject,
-        action: Action,
-        actual: Amount,
-        overage_policy: OveragePolicy | None = None,
-        metrics: Metrics | None = None,
-        client_time_ms: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> BudgetOutcome[DebitAnswer]:
+    async def debit(self, caller: Caller, **given: Unpack[w.ToDebit]) -> BudgetOutcome[DebitAnswer]:
         """Spend without a hold (the wire's `POST /v1/events`)."""
-        return await self._ask(
-            caller,
-            Debit,
-            debit_id=self._asker.ids.new("dbt"),
-            idempotency_key=idempotency_key,
-            subject=subject,
-            action=action,
-            actual=actual,
-            overage_policy=overage_policy,
-            metrics=metrics,
-            client_time_ms=client_time_ms,
-            metadata=metadata,
-        )
+        return await self._ask(caller, Debit, debit_id=self._asker.ids.new("dbt"), **given)
 
     async def _owner(self, reservation_id: str) -> str | Refusal:
         """Whose a reservation is. Refuses INVALID_INPUT, NOT_FOUND."""

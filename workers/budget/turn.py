@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from domain.budget.commands import CreateTenant, KeyedCommand
 from domain.budget.decisions import decide
 from domain.budget.repeats import BudgetOutcome
 from domain.budget.settlement import advance
-from domain.budget.tenants import TenantAnswer, first_sight
+from domain.budget.tenants import first_sight
 from domain.outcomes import Accepted, NotFound, Refusal
 from storage.budget.books import Flush, Head, NumberedEvent, flush_books, lock_tenants
 from storage.database import AnyConnection
@@ -123,11 +123,12 @@ def _decide(actor: BudgetActor, command: Any, instant: int) -> BudgetOutcome[Any
         return decide(actor.state.state, command, actor.state.now(instant))
     if not isinstance(command, CreateTenant):
         return NO_TENANT
-    state = first_sight(command, instant)
-    if isinstance(state, Refusal):
-        return state
+    seen = first_sight(command, instant)
+    if isinstance(seen, Refusal):
+        return seen
+    state, outcome = seen
     actor.state = TenantBooks(state=state, has_all_budgets=True, is_new=True)
-    return Accepted(TenantAnswer(tenant=replace(state.tenant), changed_fields=(), created=True))
+    return outcome
 
 
 def _word(outcome: BudgetOutcome[Any]) -> str:

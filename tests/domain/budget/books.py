@@ -10,6 +10,8 @@ from domain.budget.commands import (
     CloseBudget,
     Commit,
     CreateBudget,
+    CreatePolicy,
+    CreateTenant,
     Debit,
     Evaluate,
     Extend,
@@ -19,6 +21,7 @@ from domain.budget.commands import (
     Reserve,
     UnfreezeBudget,
     UpdateBudget,
+    UpdatePolicy,
     UpdateTenant,
 )
 from domain.budget.decisions import decide
@@ -223,10 +226,12 @@ class Books:
 
     def create_budget(self, scope: str, allocated: int, **fields: Any) -> CreateBudget:
         unit = fields.pop("unit", Unit.TOKENS)
+        number = next(self.numbers)
         values: dict[str, Any] = {
             "tenant_id": self.state.tenant.tenant_id,
             "origin": OPERATOR,
-            "budget_id": f"ldg_{next(self.numbers)}",
+            "idempotency_key": f"create-{number}",
+            "budget_id": f"ldg_{number}",
             "scope": scope,
             "unit": unit,
             "allocated": Amount(unit, allocated),
@@ -234,19 +239,40 @@ class Books:
         return CreateBudget(**(values | fields))
 
     def update_budget(self, scope: str = PARENT, **fields: Any) -> UpdateBudget:
-        return UpdateBudget(tenant_id=TENANT_ID, origin=OPERATOR, scope=scope, unit=Unit.TOKENS, **fields)
+        return UpdateBudget(**self._of_budget(scope, fields))
 
     def freeze(self, scope: str = PARENT, **fields: Any) -> FreezeBudget:
-        return FreezeBudget(tenant_id=TENANT_ID, origin=OPERATOR, scope=scope, unit=Unit.TOKENS, **fields)
+        return FreezeBudget(**self._of_budget(scope, fields))
 
     def unfreeze(self, scope: str = PARENT, **fields: Any) -> UnfreezeBudget:
-        return UnfreezeBudget(tenant_id=TENANT_ID, origin=OPERATOR, scope=scope, unit=Unit.TOKENS, **fields)
+        return UnfreezeBudget(**self._of_budget(scope, fields))
 
     def close(self, scope: str = PARENT, **fields: Any) -> CloseBudget:
-        return CloseBudget(tenant_id=TENANT_ID, origin=OPERATOR, scope=scope, unit=Unit.TOKENS, **fields)
+        return CloseBudget(**self._of_budget(scope, fields))
 
     def set_tenant(self, status: TenantStatus | None = None, **fields: Any) -> UpdateTenant:
-        return UpdateTenant(tenant_id=self.state.tenant.tenant_id, origin=OPERATOR, status=status, **fields)
+        return UpdateTenant(**self._governed(fields | {"status": status}))
+
+    def create_tenant(self, **fields: Any) -> CreateTenant:
+        return CreateTenant(**self._governed(fields))
+
+    def create_policy(self, pattern: str = PARENT, name: str = "p", **fields: Any) -> CreatePolicy:
+        values = {"policy_id": f"pol_{name}", "name": name, "scope_pattern": pattern}
+        return CreatePolicy(**self._governed(values | fields))
+
+    def update_policy(self, which: str = "p", /, **fields: Any) -> UpdatePolicy:
+        return UpdatePolicy(**self._governed({"policy_id": f"pol_{which}"} | fields))
+
+    def _of_budget(self, scope: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return self._governed({"scope": scope, "unit": Unit.TOKENS} | fields)
+
+    def _governed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        frame = {
+            "tenant_id": self.state.tenant.tenant_id,
+            "origin": OPERATOR,
+            "idempotency_key": f"govern-{next(self.numbers)}",
+        }
+        return frame | fields
 
     # -- what tests do all the time ------------------------------------------------------------------------------
 

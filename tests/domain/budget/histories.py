@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from domain.amounts import INT64_MAX, Amount, Unit
-from domain.budget.commands import Fund, UpdateTenant
+from domain.budget.commands import Fund
 from domain.budget.decisions import decide, reads_of
 from domain.budget.events import BudgetEvent
 from domain.budget.invariants import check_invariants
@@ -257,7 +257,7 @@ def command_of(books: Books, operation: str, new_id: str, **given: Any) -> Any:
     if operation == "extend":
         return books.extend(given["hold"], given["by"], **key)
     if operation == "tenant":
-        return UpdateTenant(tenant_id=TENANT_ID, origin=OPERATOR, status=TenantStatus(given["status"]))
+        return books.set_tenant(TenantStatus(given["status"]))
     return _governance(books, operation, new_id, unit, given)
 
 

@@ -10,14 +10,13 @@ import pytest
 from domain import amounts
 from domain.amounts import INT64_MAX, Unit, is_amount, is_signed_amount, saturating_sum
 from domain.budget import commands, refusals
-from domain.budget.commands import CreatePolicy
 from domain.budget.decisions import DECISIONS, Reads, reads_of
 from domain.budget.records import TenantStatus
 from domain.budget.refusals import Denial
 from domain.budget.state import Changes
 from domain.budget.values import Subject
 from domain.outcomes import Refusal
-from tests.domain.budget.books import BOT, CHILD, OPERATOR, PARENT, TENANT_ID, Books, budget
+from tests.domain.budget.books import BOT, CHILD, PARENT, Books, budget
 
 
 def test_every_command_has_a_decision() -> None:
@@ -48,12 +47,12 @@ def test_a_command_names_what_it_has_to_read() -> None:
     assert reads_of(reserve) == Reads(scopes=(PARENT, CHILD), request_key=reserve.request_key)
     assert reads_of(commit) == Reads(reservation_id="rsv_1", request_key=commit.request_key)
     assert reads_of(fund) == Reads(scopes=(PARENT,), request_key=fund.request_key)
-    assert reads_of(books.create_budget(CHILD, 1)) == Reads(scopes=(CHILD,))
-    assert reads_of(books.freeze(CHILD)) == Reads(scopes=(CHILD,))
-    assert reads_of(books.set_tenant(TenantStatus.CLOSED)) == Reads(whole_tenant=True)
-    assert reads_of(books.set_tenant(TenantStatus.SUSPENDED)) == Reads()
-    policy = CreatePolicy(tenant_id=TENANT_ID, origin=OPERATOR, policy_id="p", name="p", scope_pattern=PARENT)
-    assert reads_of(policy) == Reads()
+    for of_child in (books.create_budget(CHILD, 1), books.freeze(CHILD)):
+        assert reads_of(of_child) == Reads(scopes=(CHILD,), request_key=of_child.request_key)
+    closing = books.set_tenant(TenantStatus.CLOSED)
+    assert reads_of(closing) == Reads(whole_tenant=True, request_key=closing.request_key)
+    for of_tenant in (books.set_tenant(TenantStatus.SUSPENDED), books.create_policy()):
+        assert reads_of(of_tenant) == Reads(request_key=of_tenant.request_key)
     malformed = books.reserve(1, Subject(agent="a/b"))
     assert reads_of(malformed) == Reads(request_key=malformed.request_key)
 

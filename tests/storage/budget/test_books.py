@@ -44,6 +44,7 @@ from domain.budget.records import (
 )
 from domain.budget.replay import ANSWERS_KEPT_MS, SETTLEMENTS_KEPT_MS, RememberedAnswer
 from domain.budget.state import BudgetState
+from domain.budget.tenants import TenantAnswer
 from domain.budget.values import Action, Balance, Caps, Decision, Metrics, OveragePolicy, Subject
 from domain.replay import RequestKey
 from storage.budget.answers import ANSWERS, forget_answers
@@ -88,6 +89,36 @@ DENIED = ReserveAnswer(
     reason_code="LIMIT_EXCEEDED",
     retry_after_ms=7,
 )
+BUDGET = Budget(
+    budget_id="bud_1",
+    scope_path="tenant:acme",
+    unit=Unit.TOKENS,
+    allocated=INT64_MAX,
+    created_at=START,
+    debt=2,
+    capped=True,
+    status=BudgetStatus.FROZEN,
+    commit_overage_policy=OveragePolicy.REJECT,
+    caps=CAPS,
+    rollover_policy=RolloverPolicy.CARRY_FORWARD,
+    metadata={"z": [1, {"a": 1.5, "big": 2**63 - 1}], "a": None},
+)
+POLICY = Policy(
+    policy_id="pol_1",
+    name="p",
+    pattern=ScopePattern(text="*/agent:x/*", segments=("agent:x",), floating=True, below=True),
+    created_at=START,
+    caps=CAPS,
+    ttl_override=TtlOverride(max_ttl_ms=1),
+    rate_limits=RateLimits(max_commits_per_minute=INT64_MAX),
+    status=PolicyStatus.DISABLED,
+)
+TENANT = TenantAnswer(
+    tenant=Tenant(tenant_id="acme", status=TenantStatus.CLOSED, metadata={"k": "v"}, max_ttl_ms=7, closed_at=START),
+    changed_fields=("status", "name"),
+    closed_now=True,
+    correlation_id="c",
+)
 EVERY_ANSWER: list[tuple[str, Any]] = [
     ("budget.reserve", RESERVED),
     ("budget.reserve", DENIED),
@@ -121,6 +152,9 @@ EVERY_ANSWER: list[tuple[str, Any]] = [
             budget_id="bud_1", operation=FundingOperation.RESET_SPENT, before=BALANCE, after=BALANCE, decided_at=1
         ),
     ),
+    *((f"budget.{operation}", BUDGET) for operation in ("create", "update", "freeze", "unfreeze", "close")),
+    *((f"budget.{operation}", POLICY) for operation in ("create_policy", "update_policy")),
+    *((f"budget.{operation}", TENANT) for operation in ("create_tenant", "update_tenant")),
 ]
 
 
@@ -194,7 +228,7 @@ async def test_answers_are_forgotten_in_their_time_and_debits_never(connection: 
 
     assert await forget_answers(connection, now=START + ANSWERS_KEPT_MS - 1, limit=100) == 0
     assert await forget_answers(connection, now=START + ANSWERS_KEPT_MS, limit=3) == 3
-    assert await forget_answers(connection, now=START + ANSWERS_KEPT_MS, limit=100) == 1
+    assert await forget_answers(connection, now=START + ANSWERS_KEPT_MS, limit=100) == 10
     assert await left() == {"commit", "release", "debit"}
     assert await forget_answers(connection, now=START + SETTLEMENTS_KEPT_MS, limit=100) == 2
     assert await forget_answers(connection, now=INT64_MAX, limit=100) == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from domain.budget.records import TenantStatus
 from domain.budget.tenancy import MalformedTenantError
 from storage.database import Unavailable, connect
 from tests.budget_world import (
@@ -22,6 +23,7 @@ from tests.budget_world import (
     budget_world,
     make_tenants,
     refused,
+    tokens,
 )
 from tests.capacity_world import running_node
 from tests.cutting import Cut, CuttingWire
@@ -90,16 +92,45 @@ async def test_what_settles_is_settled_once_however_its_commit_ends(database_url
         await world.has(reserved=0, spent=12, allocated=1_100)
 
 
-@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
-async def test_a_budget_and_a_policy_are_made_once_without_any_key(database_url: str, cut: Cut) -> None:
-    """The second attempt finds what the first one made, and is told it as its own."""
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
+async def test_what_governs_is_done_once_without_any_key_and_never_refused_as_done(database_url: str, cut: Cut) -> None:
+    """The second attempt finds what the first one did, and is told it as its own: made, frozen, closed by this request."""
     async with behind_a_wire(database_url) as (world, plan):
-        plan.next = [cut]
-        await world.budget("tenant:acme/app:a", 5)
-        plan.next = [cut]
-        accepted(await world.node.budgets.create_policy(world.acme, name="p", scope_pattern="agent:*"))
+        desk, acme, root = world.node.budgets, world.acme, world.root
+        place: Any = {"scope": "tenant:acme/app:a", "unit": TOKENS}
+
+        async def done(ask: Any) -> Any:
+            plan.next = [cut]
+            outcome: Any = await ask
+            assert plan.next == []
+            return outcome.answer
+
+        made = await done(desk.create_budget(acme, allocated=tokens(5), **place))
+        policy = await done(desk.create_policy(acme, name="p", scope_pattern="agent:*"))
+        statuses = [
+            (await done(change(acme, **place))).status
+            for change in (desk.freeze_budget, desk.unfreeze_budget, desk.close_budget)
+        ]
+        changed = await done(desk.update_policy(acme, policy_id=policy.policy_id, priority=7))
+        tenant = await done(desk.create_tenant(root, tenant_id="new", name="New"))
+        closed = await done(desk.update_tenant(root, tenant_id="new", status=TenantStatus.CLOSED))
+
+        assert (made.allocated, statuses, changed.priority) == (5, ["FROZEN", "ACTIVE", "CLOSED"], 7)
+        assert (tenant.created, closed.closed_now) == (True, True)
         assert await world.connection.fetchval("select count(*) from budget") == 2
         assert await world.connection.fetchval("select count(*) from budget_policy") == 1
+        told = await world.connection.fetch("select operation from budget_audit order by entry_id")
+        assert [row["operation"] for row in told] == [
+            "createBudget",
+            "createBudget",
+            "createPolicy",
+            "freezeBudget",
+            "unfreezeBudget",
+            "closeBudget",
+            "updatePolicy",
+            "createTenant",
+            "updateTenant",
+        ]
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
