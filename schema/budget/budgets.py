@@ -136,6 +136,7 @@ class CreateBudgetInput:
     period_end_at: Millis | None = None
     caps: CapsInput | None = None
     metadata: JSONObject | None = None
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -148,6 +149,7 @@ class UpdateBudgetInput:
     overdraft_limit: AmountInput | None = None
     commit_overage_policy: OveragePolicy | None = None
     metadata: JSONObject | None = None
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -161,8 +163,8 @@ class FundBudgetInput:
     amount: AmountInput
     spent: AmountInput | None = None
     reason: str | None = None
-    idempotency_key: str | None = None
     metadata: JSONObject | None = None
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -174,6 +176,7 @@ class FreezeBudgetInput:
     unit: Unit
     reason: str | None = None
     metadata: JSONObject | None = None
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -185,6 +188,7 @@ class UnfreezeBudgetInput:
     unit: Unit
     reason: str | None = None
     metadata: JSONObject | None = None
+    idempotency_key: str | None = None
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

@@ -146,6 +146,7 @@ class _Rules:
     rate_limits: RateLimitsInput | None = None
     effective_from_at: Millis | None = None
     effective_until_at: Millis | None = None
+    idempotency_key: str | None = None
 
 
 @strawberry.input

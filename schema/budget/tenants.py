@@ -71,6 +71,7 @@ class SuspendTenantInput:
     """Names a tenant."""
 
     tenant_id: strawberry.ID
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -78,6 +79,7 @@ class ReactivateTenantInput:
     """Names a tenant."""
 
     tenant_id: strawberry.ID
+    idempotency_key: str | None = None
 
 
 @strawberry.input
@@ -85,6 +87,7 @@ class CloseTenantInput:
     """Names a tenant. Its grants stay: deleteTenant ends those, and closes the tenant as well."""
 
     tenant_id: strawberry.ID
+    idempotency_key: str | None = None
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

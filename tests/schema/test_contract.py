@@ -33,15 +33,6 @@ INSTANT = re.compile(r"(\w+At|at|from|to|notBefore|notAfter|hourStart|dayStart|d
 AMOUNT = re.compile(r"(\w+Ms|seq)")
 UNKEYED = {
     "testWebhook": "a second test is a second test",
-    "createBudget": "a second one is a Duplicate that names the first",
-    "updateBudget": "twice is once",
-    "freezeBudget": "a second one is BudgetFrozen",
-    "unfreezeBudget": "a second one is an InvalidState",
-    "createPolicy": "a second one is a Duplicate that names the first",
-    "updatePolicy": "twice is once",
-    "suspendTenant": "twice is once",
-    "reactivateTenant": "twice is once",
-    "closeTenant": "twice is once",
 }
 """Mutations that take no idempotency key, and why a retry does no harm."""
 

@@ -361,3 +361,57 @@ async def test_the_audit_log_is_roots(world: World) -> None:
     refused = await world.ask(AUDIT, world.callers["a"], tenantId="a")
 
     assert failure(refused)["code"] == "ACCESS_DENIED"
+
+
+# -- retries -----------------------------------------------------------------------------------------------------------
+
+PLACE = {"scope": "tenant:a", "unit": "TOKENS"}
+ONCE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "createBudget": (
+        BUDGET,
+        {**PLACE, "scope": "tenant:a/app:x", "allocated": amount(5)},
+        {**PLACE, "scope": "tenant:a/app:x", "allocated": amount(6)},
+    ),
+    "updateBudget": (BUDGET, {**PLACE, "overdraftLimit": amount(5)}, {**PLACE, "overdraftLimit": amount(6)}),
+    "freezeBudget": (BUDGET, {**PLACE, "reason": "audit"}, PLACE),
+    "createPolicy": (POLICY, policy("new"), policy("another")),
+    "suspendTenant": (STANDING, {"tenantId": "a"}, {}),
+    "closeTenant": (STANDING, {"tenantId": "a"}, {}),
+}
+"""What is asked; and under the same key another request, where there can be one."""
+
+
+@pytest.mark.parametrize("name", ONCE)
+async def test_a_retry_changes_nothing_and_is_told_the_same(budgets: World, name: str) -> None:
+    selection, given, other = ONCE[name]
+    caller = None if name.endswith("Tenant") else budgets.callers["a"]
+    first = await budgets.mutate(name, {**given, "idempotencyKey": "once"}, selection, caller=caller)
+    entries = len(await audit(budgets))
+    budgets.clock.advance(MINUTE)
+    again = await budgets.mutate(name, {**given, "idempotencyKey": "once"}, selection, caller=caller)
+
+    assert "code" not in first, first
+    assert again == first
+    assert len(await audit(budgets)) == entries
+    if other:
+        mismatch = "... on IdempotencyMismatch { idempotencyKey }"
+        refused = await budgets.mutate(name, {**other, "idempotencyKey": "once"}, mismatch, caller=caller)
+        assert (refused["code"], refused["idempotencyKey"]) == ("IDEMPOTENCY_MISMATCH", "once")
+
+
+async def test_a_status_changes_back_and_forth_under_keys_of_its_own(budgets: World) -> None:
+    """A late retry of the freeze neither freezes again nor is it refused."""
+    a = budgets.callers["a"]
+    await budgets.mutate("freezeBudget", {**PLACE, "idempotencyKey": "k"}, BUDGET, caller=a)
+    await budgets.mutate("unfreezeBudget", {**PLACE, "idempotencyKey": "k"}, BUDGET, caller=a)
+    late = await budgets.mutate("freezeBudget", {**PLACE, "idempotencyKey": "k"}, BUDGET, caller=a)
+    seen = (await budgets.data('{ budget(scope: "tenant:a", unit: TOKENS) { status } }', a))["budget"]
+    made = await make_policy(budgets)
+    disabling = {"policyId": made["id"], "status": "DISABLED", "idempotencyKey": "k"}
+    changed = [await budgets.mutate("updatePolicy", disabling, POLICY, caller=a) for _ in range(2)]
+    for _ in range(2):
+        back = await budgets.mutate("reactivateTenant", {"tenantId": "a", "idempotencyKey": "k"}, STANDING)
+
+    assert (late["status"], seen["status"]) == ("FROZEN", "ACTIVE")
+    assert changed[0] == changed[1]
+    assert back["status"] == "ACTIVE"

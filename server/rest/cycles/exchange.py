@@ -111,8 +111,14 @@ class Exchange:
         request = read_body(b"{}" if optional and not sent.strip() else sent, kind)
         if isinstance(request, InvalidInput):
             raise Shape(request)
-        self._check_key(getattr(request, "idempotency_key", None))
+        if "idempotency_key" in kind.__struct_fields__:
+            self._check_key(getattr(request, "idempotency_key", None))
         return request
+
+    @property
+    def key_in_header(self) -> str | None:
+        """For the operations whose bodies have no idempotency key: they are repeated under the one in the header."""
+        return self.headers.get(IDEMPOTENCY_KEY)
 
     async def _receive(self) -> bytes:
         sent: bytes = b""

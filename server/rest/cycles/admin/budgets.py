@@ -80,6 +80,7 @@ async def create(exchange: Exchange) -> Answer:
         period_start_at=instant_in_body(body.period_start, "period_start"),
         period_end_at=instant_in_body(body.period_end, "period_end"),
         metadata=body.metadata,
+        idempotency_key=exchange.key_in_header,
     )
     if isinstance(outcome, Refusal):
         return unknown_tenant(outcome)
@@ -97,6 +98,7 @@ async def update(exchange: Exchange) -> Answer:
         overdraft_limit=_amount(body.overdraft_limit),
         commit_overage_policy=body.commit_overage_policy,
         metadata=body.metadata,
+        idempotency_key=exchange.key_in_header,
     )
     return _told(exchange, outcome, tenant_id)
 
@@ -200,7 +202,14 @@ async def _set_status(exchange: Exchange, change: Callable[..., Awaitable[Budget
     named = named_budget(exchange.query())
     tenant_id = tenant_of_scope(exchange, named["scope"])
     body = await exchange.body(StatusBody, optional=True)
-    outcome = await change(exchange.caller, tenant_id=tenant_id, **named, reason=body.reason, metadata=body.metadata)
+    outcome = await change(
+        exchange.caller,
+        tenant_id=tenant_id,
+        **named,
+        reason=body.reason,
+        metadata=body.metadata,
+        idempotency_key=exchange.key_in_header,
+    )
     return _told(exchange, outcome, tenant_id)
 
 

@@ -111,6 +111,7 @@ async def create(exchange: Exchange) -> Answer:
         scope_pattern=body.scope_pattern,
         priority=0 if body.priority is None else body.priority,
         **body.rules(),
+        idempotency_key=exchange.key_in_header,
     )
     if isinstance(outcome, Refusal):
         return unknown_tenant(outcome)
@@ -148,6 +149,7 @@ async def update(exchange: Exchange) -> Answer:
         status=body.status,
         priority=body.priority,
         **body.rules(),
+        idempotency_key=exchange.key_in_header,
     )
     return _told(outcome, tenant_id)
 

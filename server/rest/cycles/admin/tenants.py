@@ -69,6 +69,7 @@ async def create(exchange: Exchange) -> Answer:
         max_ttl_ms=body.max_reservation_ttl_ms,
         max_extensions=body.max_reservation_extensions,
         expiry_policy=body.reservation_expiry_policy or ExpiryPolicy.AUTO_RELEASE,
+        idempotency_key=exchange.key_in_header,
     )
     if isinstance(outcome, Refusal):
         return outcome
@@ -88,6 +89,7 @@ async def update(exchange: Exchange) -> Answer:
         default_ttl_ms=body.default_reservation_ttl_ms,
         max_ttl_ms=body.max_reservation_ttl_ms,
         max_extensions=body.max_reservation_extensions,
+        idempotency_key=exchange.key_in_header,
     )
     return outcome if isinstance(outcome, Refusal) else await _shown(exchange, tenant_id)
 
