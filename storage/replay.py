@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from domain.replay import Remembered, RequestKey
 from storage.database import AnyConnection, affected
+
+
+def request_columns(keys: Collection[RequestKey]) -> tuple[list[str], list[str], list[str]]:
+    """As the functions take request keys: owners, operations, idempotency keys."""
+    return (
+        [key.owner for key in keys],
+        [key.operation for key in keys],
+        [key.idempotency_key for key in keys],
+    )
+
 
 _READ: Final = """
 select a.owner, a.operation, a.idempotency_key, a.fingerprint, a.subject_id
@@ -23,12 +33,7 @@ async def read_answers(connection: AnyConnection, keys: Iterable[RequestKey]) ->
     wanted = list(keys)
     if not wanted:
         return {}
-    columns = (
-        [key.owner for key in wanted],
-        [key.operation for key in wanted],
-        [key.idempotency_key for key in wanted],
-    )
-    rows = await connection.fetch(_READ, *columns)
+    rows = await connection.fetch(_READ, *request_columns(wanted))
     return {
         RequestKey(row["owner"], row["operation"], row["idempotency_key"]): Remembered(
             row["fingerprint"], row["subject_id"]

@@ -1,13 +1,15 @@
 """A wire to PostgreSQL that can be cut at the worst moments: just before a commit arrives, or just after it took effect.
 
-`CuttingWire` stands between a node and the server and passes everything on. At each COMMIT it asks its `plan` what
-shall happen. Real sockets, the real server; nothing of ours is replaced.
+`CuttingWire` stands between a node and the server and passes everything on. At each COMMIT, and at each statement that
+is a transaction of its own and writes a turn, it asks its `plan` what shall happen. Real sockets, the real server;
+nothing of ours is replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import urllib.parse
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +18,11 @@ from enum import StrEnum
 
 COMMIT = b"Q\x00\x00\x00\x0cCOMMIT;\x00"
 """How the driver ends a transaction, as one message of the protocol."""
+PREPARE = re.compile(rb"P....([^\x00]+)\x00[^\x00]*\b\w+_settle\(", re.DOTALL)
+"""How it names a statement that writes a turn by itself."""
+EXECUTE = re.compile(rb"B....\x00([^\x00]+)\x00", re.DOTALL)
+"""How it begins to run a named one; it goes on until SYNC."""
+SYNC = b"S\x00\x00\x00\x04"
 CHUNK = 65_536
 
 
@@ -90,8 +97,14 @@ class CuttingWire:
 
     async def _pass_on_until_cut(self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter) -> bytes | None:
         """Everything the client says; in the end the commit that the server shall still get, if one was held back."""
+        settling: set[bytes] = set()
         while chunk := await client.read(CHUNK):
-            is_commit = self.is_armed and COMMIT in chunk
+            settling.update(PREPARE.findall(chunk))
+            run = EXECUTE.match(chunk)
+            if run is not None and run[1] in settling:
+                while not chunk.endswith(SYNC):
+                    chunk += await client.read(CHUNK)
+            is_commit = self.is_armed and (COMMIT in chunk or (run is not None and run[1] in settling))
             cut = self._plan() if is_commit else Cut.NONE
             self.cuts[cut] += is_commit
             if cut is Cut.BEFORE:

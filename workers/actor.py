@@ -54,6 +54,8 @@ class Actor(Generic[State]):
     mailbox: deque[Ask] = field(default_factory=deque)
     is_queued: bool = False
     """Whether its lane has it on the list of actors with something to do."""
+    cautious_until: float = 0.0
+    """Until when, on the monotonic clock, its lane decides nothing from its state without the lock."""
 
     async def ask(self, command: Any, provenance: Provenance) -> Any:
         """Queue a command and wait for its outcome. Raises `Overloaded`, `Stopped`, or what the turn failed with."""

@@ -19,6 +19,9 @@ TURN_COMMANDS: Final = Histogram(
     "earmark_turn_commands", "Commands that one turn decided", ["context"], buckets=_COMMANDS
 )
 TURN_FAILURES: Final = Counter("earmark_turn_failures_total", "Turns that failed, by kind", ["context", "trouble"])
+AHEAD: Final = Counter(
+    "earmark_turns_ahead_total", "Turns decided from memory, by what the database said", ["context", "verdict"]
+)
 DECISIONS: Final = Counter("earmark_decisions_total", "Outcomes of commands", ["context", "command", "outcome"])
 OVERLOADED: Final = Counter("earmark_overloaded_total", "Commands refused because a mailbox was full", ["context"])
 ACTORS: Final = Gauge("earmark_actors", "Actors in memory", ["context"])

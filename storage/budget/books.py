@@ -37,6 +37,7 @@ from storage.budget.rows import (
     window_row,
 )
 from storage.database import AnyConnection
+from storage.replay import request_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,7 @@ async def lock_tenants(connection: AnyConnection, tenant_ids: Sequence[str], key
     The caller is inside a transaction and gives `tenant_ids` sorted. A tenant that there is gets its head here at the
     latest.
     """
-    wanted = list(keys)
-    columns = (
-        [key.owner for key in wanted],
-        [key.operation for key in wanted],
-        [key.idempotency_key for key in wanted],
-    )
-    found = await connection.fetchval(_LOCK, tenant_ids, *columns)
+    found = await connection.fetchval(_LOCK, tenant_ids, *request_columns(list(keys)))
     heads = (head_of(row["head"], row["name"]) for row in found["heads"] or ())
     return Locked(
         now_ms=found["now_ms"],

@@ -28,6 +28,7 @@ from storage.capacity.rows import (
     segment_row,
 )
 from storage.database import AnyConnection, Row
+from storage.replay import request_columns
 
 _LOCK: Final = "select now_ms, heads from capacity_lock($1, '{}', '{}', '{}', '{}', '{}', '{}', '{}')"
 
@@ -135,12 +136,7 @@ async def lock_books(
 
     The offers of the pools that the heads are bound to come by themselves.
     """
-    requests = list(request_keys)
-    columns = (
-        [key.owner for key in requests],
-        [key.operation for key in requests],
-        [key.idempotency_key for key in requests],
-    )
+    columns = request_columns(list(request_keys))
     row = await connection.fetchrow(_LOCK_BOOKS, keys, *columns, *_columns_of(wanted))
     assert row is not None, "the function gives one row"
     heads = _heads_of(row)
@@ -224,6 +220,14 @@ class Flush:
     locators: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        return bool(self.heads or self.answers)
+
+    def changes(self) -> list[list[dict[str, Any]] | None]:
+        """The rows beside the heads, in the order that the functions take them."""
+        changed = (self.new_grants, self.grants, self.instances, self.segments)
+        return [rows or None for rows in (*changed, self.outbox, self.locators, self.answers)]
+
     def add_changes(self, state: CapacityState, changes: Changes) -> None:
         """Take in what changed in one reservation, but for its events. Its head carries the version that it becomes."""
         key = state.reservation.key
@@ -272,7 +276,4 @@ _FLUSH: Final = "select capacity_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     """Write the turn in one statement. Raises a serialization failure when a head has moved on since it was read."""
     keys = [head["key"] for head in flush.heads]
-    changed = (flush.new_grants, flush.grants, flush.instances, flush.segments)
-    added = (flush.outbox, flush.locators, flush.answers)
-    rows = [column or None for column in (*changed, *added)]
-    await connection.execute(_FLUSH, keys[0] if keys else "", keys, flush.heads, *rows)
+    await connection.execute(_FLUSH, keys[0] if keys else "", keys, flush.heads, *flush.changes())

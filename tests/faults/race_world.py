@@ -12,6 +12,7 @@ from domain.capacity.views import GrantView, InstanceView
 from domain.outcomes import Accepted, Outcome, Refusal
 from storage.database import Connection, connect
 from tests.capacity_world import CapacityNode, answer_of, caller_of, drained, lay_out, running_node
+from tests.cutting import Cut, CuttingWire
 from tests.simulation.auditor import audit_all
 from tests.simulation.histories import HOUR_MS, MINUTE_MS, START_AT
 from tests.simulation.product_rows import export_rows
@@ -152,6 +153,32 @@ async def racing(url: str, *, nodes: int = 2, lanes: int = 2, **totals: int) -> 
             await lay_out(started[0], plan_of(slots), at=B)
             yield RaceWorld(started, clock, connection)
         assert await deadlocks(connection) == 0
+    finally:
+        await connection.close()
+
+
+class Plan:
+    """What happens to the next commits, in order; afterwards all goes well."""
+
+    def __init__(self) -> None:
+        self.next: list[Cut] = []
+
+    def __call__(self) -> Cut:
+        return self.next.pop(0) if self.next else Cut.NONE
+
+
+@asynccontextmanager
+async def behind_a_wire(url: str, **options: int) -> AsyncIterator[tuple[RaceWorld, Plan]]:
+    """One node behind a wire, and the plan that cuts it."""
+    plan, clock = Plan(), ManualClock(B)
+    connection: Connection = await connect(url)
+    wire = CuttingWire(url, plan)
+    try:
+        async with wire.open(), running_node(wire.url, clock=clock, **options) as node:
+            await lay_out(node, plan_of({"zone/first": 10}), at=B)
+            await drained(connection)
+            wire.is_armed = True
+            yield RaceWorld([node], clock, connection), plan
     finally:
         await connection.close()
 

@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from domain.capacity.scan import ScanReport
 from domain.capacity.state import ReservationStatus
 from domain.events import EventRecord
-from storage.database import Connection, Database, connect
-from tests.capacity_world import CapacityNode, answer_of, drained, eventually, lay_out, running_node
-from tests.cutting import Cut, CuttingWire
-from tests.faults.race_world import ACCOUNT, B, H, RaceWorld, plan_of
-from workers.clock import ManualClock
-
-
-class Plan:
-    """What happens to the next commits, in order; afterwards all goes well."""
-
-    def __init__(self) -> None:
-        self.next: list[Cut] = []
-
-    def __call__(self) -> Cut:
-        return self.next.pop(0) if self.next else Cut.NONE
-
-
-@asynccontextmanager
-async def behind_a_wire(url: str, **options: int) -> AsyncIterator[tuple[RaceWorld, Plan]]:
-    """One node behind a wire, and the plan that cuts it."""
-    plan, clock = Plan(), ManualClock(B)
-    connection: Connection = await connect(url)
-    wire = CuttingWire(url, plan)
-    try:
-        async with wire.open(), running_node(wire.url, clock=clock, **options) as node:
-            await lay_out(node, plan_of({"zone/first": 10}), at=B)
-            await drained(connection)
-            wire.is_armed = True
-            yield RaceWorld([node], clock, connection), plan
-    finally:
-        await connection.close()
+from storage.database import Database
+from tests.capacity_world import CapacityNode, answer_of, drained, eventually
+from tests.cutting import Cut
+from tests.faults.race_world import ACCOUNT, B, H, RaceWorld, behind_a_wire
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])

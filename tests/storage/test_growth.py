@@ -17,7 +17,7 @@ HOT_TABLES = (
 )
 """Written by turns. The outbox, the locator, streams, answers and usage are keyed by what they are looked up by."""
 
-HOT_MODULES = ("storage.capacity.books", "storage.capacity.metering")
+HOT_MODULES = ("storage.capacity.books", "storage.capacity.premises", "storage.capacity.metering")
 """Statements that run once a turn or once a page of the meter; lists and sweeps may look at every key."""
 
 _SWEEPS = {"_DUE", "_DUE_KEYS"}
@@ -67,14 +67,16 @@ async def test_there_is_no_trigger_no_sequence_and_no_identity(connection: async
     assert (triggers, sequences) == ([], [])
 
 
-async def test_only_the_lock_reads_a_clock_in_a_function(connection: asyncpg.Connection) -> None:
+async def test_only_what_locks_and_what_checks_a_premise_reads_a_clock_in_a_function(
+    connection: asyncpg.Connection,
+) -> None:
     rows = await connection.fetch(
         """
         select proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
         where n.nspname = 'public' and prosrc ~* '(clock_timestamp|now\\s*\\(|current_timestamp|statement_timestamp)'
         """
     )
-    assert all(row["proname"].endswith("_lock") for row in rows)
+    assert all(row["proname"].endswith(("_lock", "_settle")) for row in rows)
 
 
 def _statements() -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ from workers.budget.changes import change_key
 from workers.budget.loading import BudgetActor, TenantBooks, complete
 from workers.clock import Clock
 from workers.ids import IdSource
-from workers.lane import TurnResult, Work
+from workers.lane import Prepared, TurnResult, Work
 
 CONTEXT: Final = "budget"
 
@@ -51,6 +51,15 @@ class BudgetTurn:
     def __init__(self, clock: Clock, ids: IdSource) -> None:
         self._clock = clock
         self._ids = ids
+
+    def prepare(self, work: Work) -> tuple[None, Work]:
+        return None, work
+
+    async def settle(self, connection: AnyConnection, prepared: Prepared) -> bool:
+        raise AssertionError("nothing is prepared")
+
+    def committed(self, result: TurnResult) -> None:
+        """Nothing is kept."""
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
         work = sorted(work, key=lambda item: item[0].key)

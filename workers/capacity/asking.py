@@ -45,7 +45,9 @@ class CapacityAsker:
 
     async def now(self, connection: AnyConnection) -> int:
         """What the clock says. What a reservation is shown at can be later: see `instants`."""
-        return self.clock.instant(await read_clock(connection))
+        database_ms = await read_clock(connection)
+        self.clock.database.see(database_ms)  # what is decided after a read is never behind what it has shown
+        return self.clock.instant(database_ms)
 
     async def instants(self, connection: AnyConnection) -> Instants:
         """The instants of a read."""

@@ -1,14 +1,19 @@
-"""One turn over a batch of commands for several capacity reservations: lock, instant, read, advance, decide, flush.
+"""One turn over a batch of commands for several capacity reservations, in one of two modes.
 
-The row lock is the safety: any number of nodes may run the same key. What an actor keeps between turns is only used
-when its version is the head's under the lock, so that a node that was overtaken reads again.
+Lock mode: lock, instant, read, advance, decide, flush. The row lock is the safety: any number of nodes may run the same
+key. What an actor keeps between turns is only used when its version is the head's under the lock, so that a node that
+was overtaken reads again.
+
+Cached mode, for actors that have their books and whose commands ask about nothing unknown: decide first, by the books in
+memory, the facts learnt and the database's clock as it was seen; then one statement checks all of that in the database
+and writes. When something does not hold nothing is written, and the batch goes through the lock mode.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from domain.capacity import commands as c
@@ -17,36 +22,39 @@ from domain.capacity.grants import decide_amend, decide_close_tenant, decide_cre
 from domain.capacity.observation import decide_bind, decide_miss, decide_observe, decide_unbind, first_sight
 from domain.capacity.placement import decide_attach, decide_delete, decide_place, decide_start, decide_stop
 from domain.capacity.state import CapacityState, Grant, Instance, Reservation
-from domain.identity import split_reservation_key
 from domain.outcomes import Accepted, NotFound, Outcome, Refusal
 from domain.replay import Remembered, RequestKey, check_replay
 from domain.terms import START_TOLERANCE_MS
-from storage.capacity.books import (
-    Flush,
-    LockedBooks,
-    Wanted,
-    flush_books,
-    lock_accounts,
-    lock_books,
-    lock_pools,
-    read_past,
-    read_states,
-    read_surroundings,
-)
+from storage.capacity.books import Flush, Wanted, flush_books
+from storage.capacity.premises import Premises, Verdict, settle_books
 from storage.database import AnyConnection
 from storage.replay import answer_row
 from workers import measures
 from workers.actor import Actor, Ask
+from workers.capacity.facts import Facts
+from workers.capacity.gathering import (
+    CapacityActor,
+    CapacityWork,
+    Needs,
+    load,
+    lock,
+    look_around,
+    projects_at_stake,
+)
 from workers.clock import Clock
 from workers.ids import IdSource
-from workers.lane import TurnResult, Work
+from workers.lane import Prepared, TurnResult, Work
+from workers.recent import Recent
 from workers.request import NOBODY, Provenance
 
 CONTEXT: Final = "capacity"
 CREATE_GRANT: Final = "reservationGrants.create"
 """The operation under which grants' idempotency keys are unique (D19)."""
 
-CapacityActor: TypeAlias = Actor[CapacityState]
+SOON_MS: Final = 20
+"""A boundary that is due within it is left to the lock mode: it would likely pass while decisions are under way."""
+VALID_MAX_MS: Final = 1_000
+"""How old the instant of a decision may be when it is written, where nothing falls due in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,54 +89,155 @@ DECISIONS: Final[Mapping[type, Decide]] = {
 class _Batch:
     """What one turn carries from step to step."""
 
-    work: Work
+    work: CapacityWork
     database_now: int = 0
     around: c.Surroundings = field(default_factory=lambda: c.Surroundings(platform_tenant_id=""))
-    remembered: dict[RequestKey, Remembered] = field(default_factory=dict)
+    remembered: Mapping[RequestKey, Remembered] = field(default_factory=dict)
     flush: Flush = field(default_factory=Flush)
     result: TurnResult = field(default_factory=TurnResult)
     answers: dict[RequestKey, Remembered] = field(default_factory=dict)
+    refused: set[RequestKey] = field(default_factory=set)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(command, outcome) to how often: looking up a measure costs as much as a decision."""
 
-    def asks(self) -> Iterable[tuple[CapacityActor, Ask]]:
-        for actor, asks in self.work:
-            for ask in asks:
-                yield actor, ask
+    def count(self) -> None:
+        for (command, outcome), count in self.counts.items():
+            measures.DECISIONS.labels(CONTEXT, command, outcome).inc(count)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ahead(Prepared):
+    """Decisions made from memory, with what they rest on; without premises there is nothing to ask the database."""
+
+    batch: _Batch
+    premises: Premises | None
 
 
 class CapacityTurn:
-    """The turn of capacity. One object serves all lanes of a node: it keeps nothing between turns itself."""
+    """The turn of capacity. One object serves all lanes of a node; what it keeps between turns is checked when used."""
 
     name = CONTEXT
 
     def __init__(self, clock: Clock, ids: IdSource) -> None:
         self._clock = clock
         self._ids = ids
+        self._facts = Facts()
+        self._recent: Recent[Remembered] = Recent()
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
         batch = _Batch(sorted(work, key=lambda item: item[0].key))
-        books = await _lock(connection, batch)
+        books = await lock(connection, batch.work)
+        self._clock.database.see(books.now_ms)
         batch.database_now, batch.remembered = books.now_ms, books.remembered
-        await _load(connection, batch, books.heads)
+        await load(connection, batch.work, books.heads)
         now = self._clock.instant(batch.database_now)
-        batch.around = await _look_around(connection, batch, books, now=now)
+        batch.around = await look_around(connection, batch.work, books, now=now)
+        self._facts.learn(batch.around)
         for actor, asks in batch.work:
             self._decide_all(actor, asks, batch)
-        if batch.flush.heads or batch.flush.answers:
+        if batch.flush:
             await flush_books(connection, batch.flush)
-        for (command, outcome), count in batch.counts.items():
-            measures.DECISIONS.labels(CONTEXT, command, outcome).inc(count)
+        batch.count()
+        batch.result.answers = {**batch.remembered, **batch.answers}
         return batch.result
+
+    def prepare(self, work: Work) -> tuple[Prepared | None, Work]:
+        believed = self._clock.database.estimate()
+        if believed is None:
+            return None, work
+        now = self._clock.instant(believed)
+        ready: list[tuple[CapacityActor, Sequence[Ask]]] = []
+        rest: list[tuple[CapacityActor, Sequence[Ask]]] = []
+        wanted: list[Wanted] = []
+        for actor, asks in work:
+            needed = self._needed(actor, asks, now)
+            if needed is None:
+                rest.append((actor, asks))
+            else:
+                ready.append((actor, asks))
+                wanted.append(needed)
+        if not ready:
+            return None, rest
+        batch = _Batch(sorted(ready, key=lambda item: item[0].key), database_now=believed)
+        batch.around = self._facts.around(wanted)
+        return self._decide_ahead(batch), rest
+
+    async def settle(self, connection: AnyConnection, prepared: Prepared) -> bool:
+        assert isinstance(prepared, _Ahead), "it was prepared here"
+        verdict = Verdict.SETTLED
+        if prepared.premises is not None:
+            verdict, now_ms = await settle_books(connection, prepared.premises, prepared.batch.flush)
+            if verdict is Verdict.SET_BACK:
+                self._clock.database.forget()
+            self._clock.database.see(now_ms)
+        measures.AHEAD.labels(CONTEXT, verdict.value).inc()
+        if verdict is Verdict.CHANGED:
+            self._facts.forget()
+        if verdict is Verdict.SETTLED:
+            prepared.batch.count()
+        return verdict is Verdict.SETTLED
+
+    def committed(self, result: TurnResult) -> None:
+        self._recent.note(result.answers)
 
     def forget(self, actors: Iterable[Actor[Any]]) -> None:
         for actor in actors:
             actor.state = None
 
+    # -- deciding from memory ------------------------------------------------------------------------------------
+
+    def _needed(self, actor: CapacityActor, asks: Sequence[Ask], now: int) -> Wanted | None:
+        """What these commands want to know of registries; None when they cannot be decided from memory."""
+        if (state := actor.state) is None:
+            return None
+        due = state.next_boundary()
+        if due is not None and now < due[0] < now + SOON_MS:
+            return None
+        needs = Needs()
+        for ask in asks:
+            needs.note(actor, ask.command)
+        needs.wanted.project_ids |= projects_at_stake(actor, asks, now=now)
+        return needs.wanted if needs.is_only_registries and self._facts.cover(needs.wanted) else None
+
+    def _decide_ahead(self, batch: _Batch) -> _Ahead:
+        keys = (ask.provenance.key for _, asks in batch.work for ask in asks)
+        batch.remembered = {key: known for key in keys if key is not None and (known := self._recent.get(key))}
+        versions, valid_ms = {}, VALID_MAX_MS
+        for actor, asks in batch.work:
+            state = actor.state
+            assert state is not None, "only actors with books decide ahead"
+            state.deserted = frozenset()  # every project that matters is known to exist
+            version = state.reservation.version
+            now = self._decide_all(actor, asks, batch)
+            is_told = any(ask.provenance.key not in batch.remembered for ask in asks)
+            if is_told or state.reservation.version != version:
+                versions[actor.key] = version
+            if (due := state.next_boundary()) is not None:
+                valid_ms = min(valid_ms, due[0] - now)
+        premises = self._premises(batch, versions, valid_ms) if versions else None
+        batch.result.answers = batch.answers
+        return _Ahead(work=batch.work, result=batch.result, batch=batch, premises=premises)
+
+    def _premises(self, batch: _Batch, versions: Mapping[str, int], valid_ms: int) -> Premises:
+        around = batch.around
+        return Premises(
+            clock_ms=batch.database_now,
+            valid_ms=valid_ms,
+            versions=versions,
+            tenants=around.tenants,
+            projects=around.projects,
+            accounts=around.accounts,
+            offers=around.offers,
+            unanswered=batch.refused,
+        )
+
     # -- deciding ------------------------------------------------------------------------------------------------
 
-    def _decide_all(self, actor: CapacityActor, asks: Iterable[Ask], batch: _Batch) -> None:
-        """Every command of one reservation, in order, with no await between: boundaries that are due come first."""
+    def _decide_all(self, actor: CapacityActor, asks: Iterable[Ask], batch: _Batch) -> int:
+        """Every command of one reservation, in order, with no await between: boundaries that are due come first.
+
+        Gives the instant they were decided at.
+        """
         now = self._clock.instant(batch.database_now)
         if actor.state is not None:
             now = max(now, actor.state.reservation.clock_at)  # R3: never behind what was decided before
@@ -141,6 +250,7 @@ class CapacityTurn:
             told = len(actor.state.changes.events) if actor.state else 0
             causes.extend([ask.provenance] * (told - len(causes)))
         self._collect(actor, causes, batch, now)
+        return now
 
     def _decide(self, actor: CapacityActor, ask: Ask, batch: _Batch, now: int) -> Outcome[Any]:
         """Replay comes before state (R5); an accepted command is remembered with what it made or changed."""
@@ -152,8 +262,11 @@ class CapacityTurn:
         else:
             outcome = DECISIONS[type(ask.command)](actor.state, ask.command, batch.around, now)
         if not isinstance(outcome, Accepted):
+            if key is not None:
+                batch.refused.add(key)
             return outcome
         if key is not None:
+            batch.refused.discard(key)
             remembered = Remembered(ask.provenance.fingerprint, _subject(outcome.answer, actor.key))
             batch.answers[key] = remembered
             batch.flush.answers.append(answer_row(key, remembered, answered_at=now))
@@ -203,114 +316,6 @@ def write_changes(
     return bool(changes.events)
 
 
-async def _lock(connection: AnyConnection, batch: _Batch) -> LockedBooks:
-    """One round trip for the locks, the clock, the remembered answers, and what is wanted whatever the books say."""
-    wanted = Wanted()
-    for actor, ask in batch.asks():
-        _want(wanted, actor.key, None, ask.command)
-    request_keys = {ask.provenance.key for _, ask in batch.asks() if ask.provenance.key is not None}
-    keys = [actor.key for actor, _ in batch.work]
-    return await lock_books(connection, keys, request_keys=request_keys, wanted=wanted)
-
-
-async def _load(connection: AnyConnection, batch: _Batch, heads: Mapping[str, Reservation]) -> None:
-    """Read the books of every actor that has none, or whose own are not the ones under the lock."""
-    stale = {}
-    for actor, _ in batch.work:
-        head = heads.get(actor.key)
-        if head is None:
-            actor.state = None
-        elif actor.state is None or actor.state.reservation.version != head.version:
-            stale[actor.key] = head
-    states = await read_states(connection, stale)
-    for actor, _ in batch.work:
-        if actor.key in states:
-            actor.state = states[actor.key]
-
-
-async def _look_around(connection: AnyConnection, batch: _Batch, books: LockedBooks, *, now: int) -> c.Surroundings:
-    """Registries and past things that the commands of this batch ask about; mostly the locks have brought it all."""
-    wanted, past_grants, past_instances = books.known.copy(), set(), set()
-    pools_to_bind: set[str] = set()
-    accounts_to_join: set[str] = set()
-    for actor, ask in batch.asks():
-        if isinstance(ask.command, c.CreateGrant):
-            continue  # most are; the locks have brought all that it asks about
-        _want(wanted, actor.key, actor.state, ask.command)
-        match ask.command:
-            case c.EndGrant() | c.AmendGrant() as command if _lacks(actor, "grants", command.grant_id):
-                past_grants.add(command.grant_id)
-            case c.StartInstance() | c.StopInstance() | c.DeleteInstance() | c.AttachInstance() as command if _lacks(
-                actor, "instances", command.instance_id
-            ):
-                past_instances.add(command.instance_id)
-            case c.BindReservation():
-                pools_to_bind.add(ask.command.pool_id)
-            case c.ObserveReservation() if actor.state is None:
-                accounts_to_join.add(ask.command.account_id)
-    stakes = {actor.key: _projects_at_stake(actor, asks, now=now) for actor, asks in batch.work}
-    wanted.project_ids.update(*stakes.values())
-    if pools_to_bind:
-        await lock_pools(connection, pools_to_bind)
-    if accounts_to_join:
-        await lock_accounts(connection, accounts_to_join)
-    around = books.around
-    if pools_to_bind or accounts_to_join or not books.known.covers(wanted):
-        around = await read_surroundings(connection, wanted)
-    if past_grants or past_instances:
-        keys = [actor.key for actor, _ in batch.work]
-        grants, instances = await read_past(
-            connection, keys, grant_ids=sorted(past_grants), instance_ids=sorted(past_instances)
-        )
-        around = replace(around, past_grants=grants, past_instances=instances)
-    _note_deserted(stakes, batch, around)
-    return around
-
-
-def _projects_at_stake(actor: CapacityActor, asks: Iterable[Ask], *, now: int) -> set[str]:
-    """Projects that a grant is restricted to here, when one may start or let instances go in this turn (D30)."""
-    state = actor.state
-    if state is None:
-        return set()
-    due = state.next_boundary()
-    if (due is None or due[0] > now) and not any(isinstance(ask.command, c.EndGrant | c.AmendGrant) for ask in asks):
-        return set()
-    return state.restricted_projects()
-
-
-def _note_deserted(stakes: Mapping[str, set[str]], batch: _Batch, around: c.Surroundings) -> None:
-    """Which of those projects are deleted: their grants stay and bill, and take nobody in (D30)."""
-    for actor, _ in batch.work:
-        if actor.state is not None:
-            actor.state.deserted = frozenset(stakes[actor.key] - around.projects.keys())
-
-
-def _want(wanted: Wanted, key: str, state: CapacityState | None, command: Any) -> None:
-    pool_id = state.reservation.pool_id if state else None
-    match command:
-        case c.CreateGrant():
-            wanted.tenant_ids.add(command.grant_tenant_id)
-            wanted.account_ids.add(command.account_id)
-            wanted.project_ids.update(filter(None, [command.project_id]))
-        case c.PlaceInstance() | c.AttachInstance():
-            wanted.tenant_ids.add(command.tenant_id)
-            wanted.project_ids.add(command.project_id)
-            wanted.account_ids.add(split_reservation_key(key)[0])
-        case c.StartInstance() if state and (instance := state.instances.get(command.instance_id)):
-            wanted.tenant_ids.add(instance.tenant_id)
-            wanted.project_ids.add(instance.project_id)
-        case c.BindReservation():
-            wanted.pool_ids.add(command.pool_id)
-            wanted.account_ids.add(split_reservation_key(key)[0])
-        case c.UnbindReservation():
-            wanted.account_ids.add(split_reservation_key(key)[0])
-        case c.ObserveReservation():
-            wanted.account_ids.add(command.account_id)
-        case _:
-            return
-    wanted.pool_ids.update(filter(None, [pool_id]))
-
-
 def _observe(
     actor: CapacityActor, command: c.ObserveReservation, around: c.Surroundings, now: int
 ) -> Outcome[Reservation]:
@@ -320,10 +325,6 @@ def _observe(
         actor.state = first_sight(actor.key, command, now=now)
         return Accepted(actor.state.reservation)
     return decide_observe(actor.state, command, now=now)
-
-
-def _lacks(actor: CapacityActor, shelf: str, thing_id: str) -> bool:
-    return actor.state is not None and thing_id not in getattr(actor.state, shelf)
 
 
 def _as_decided(answer: Any) -> Any:
