@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from domain.capacity.boundaries import AMENDED
+from domain.capacity.boundaries import AMENDED, TYPES
 from domain.events import MIRROR
 from domain.identity import split_reservation_key
 from storage.capacity.books import read_heads, read_states
@@ -21,8 +21,8 @@ async def export_rows(
     """Everything at `now`, in one snapshot.
 
     `advanced`: every boundary up to `now` has been applied and its event relayed; `metered`: a pass of the meter at
-    `now` was the last thing that happened. The product's own `amended` events, which the rules do not know, are left
-    out after the numbers of their streams were found to be without gaps.
+    `now` was the last thing that happened. The product's own `amended` events, which the rules do not know, and those of
+    tenants, which are not about capacity, are left out after the numbers of their streams were found to be without gaps.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         return {
@@ -33,7 +33,7 @@ async def export_rows(
             "grants": await _grants(connection),
             "instances": await _instances(connection),
             "segments": await _segments(connection),
-            "events": _without_amendments(await read_streams(connection)),
+            "events": _known_to_the_rules(await read_streams(connection)),
             "usage": [dict(row) for row in await connection.fetch("select * from usage_record order by source_key")],
         }
 
@@ -121,10 +121,10 @@ async def read_streams(connection: Connection) -> dict[str, list[Row]]:
     return dict(streams)
 
 
-def _without_amendments(streams: dict[str, list[Row]]) -> list[Row]:
+def _known_to_the_rules(streams: dict[str, list[Row]]) -> list[Row]:
     """Numbered anew, in order, since the auditor looks for gaps too."""
     kept = []
     for events in streams.values():
-        others: Sequence[Row] = [event for event in events if event["type"] != AMENDED]
+        others: Sequence[Row] = [event for event in events if event["type"] in TYPES and event["type"] != AMENDED]
         kept += [{**event, "seq": number} for number, event in enumerate(others, start=1)]
     return kept
