@@ -205,6 +205,8 @@ def _add_replay(commands: Commands) -> None:
     _with_json(openb)
     llm = traces.add_parser("llm", help="requests to language models (Azure 2023): budgets of tokens")
     llm.add_argument("path", type=Path, metavar="PATH", help="a list of requests, or the folder they lie in")
+    llm.add_argument("--url", metavar="URL", help="over HTTP against a running server instead, in a tenant of its own")
+    llm.add_argument("--key", metavar="KEY", help="with --url: the server's root key (EARMARK_ROOT_KEY)")
     llm.add_argument("--concurrency", type=int, metavar="N", help="calls under way at once (16)")
     llm.add_argument("--budget-percent", type=int, metavar="N", help="the tenant's budget, of all tokens used (65)")
     llm.add_argument("--limit", type=int, metavar="N", help="only the first N requests")

@@ -1,4 +1,4 @@
-"""`earmark replay`: a real trace through the desks, and an audit of the books at the end."""
+"""`earmark replay`: a real trace through the desks or over HTTP, and an audit of the books at the end."""
 
 from __future__ import annotations
 
@@ -12,22 +12,37 @@ from server.commands.common import Progress, settings_of, show
 from server.process import reachable_database
 from server.replay.llm import LlmOptions
 from server.replay.llm import run as run_llm
+from server.replay.llm_live import run_live
 from server.replay.llm_report import LlmReport
 from server.replay.openb import OpenbOptions
 from server.replay.openb import run as run_openb
 from server.replay.report import OpenbReport
 from server.replay.scratch import with_scratch_database
+from server.settings import Settings, SettingsError
 
 
 def run(given: argparse.Namespace) -> int:
     settings = settings_of(given)
-    replay = _llm if given.trace == "llm" else _openb
-    with reachable_database(settings) as url:
-        report = uvloop.run(replay(url, given))
+    report = uvloop.run(_live(settings, given)) if getattr(given, "url", None) else _alone(settings, given)
     show(given, report.as_json(), report.table)
     for violation in report.violations:
         print(f"earmark: {violation}", file=sys.stderr)
     return 1 if report.violations else 0
+
+
+def _alone(settings: Settings, given: argparse.Namespace) -> OpenbReport | LlmReport:
+    """Through the desks of this process."""
+    replay = _llm if given.trace == "llm" else _openb
+    with reachable_database(settings) as url:
+        return uvloop.run(replay(url, given))
+
+
+async def _live(settings: Settings, given: argparse.Namespace) -> LlmReport:
+    """Against a running server, which has a database of its own."""
+    key = given.key or settings.root_key
+    if key is None:
+        raise SettingsError("--url needs the server's root key: give --key, or set EARMARK_ROOT_KEY")
+    return await run_live(given.url, key, given.path, options=_llm_options(given), progress=Progress("llm"))
 
 
 async def _openb(url: str, given: argparse.Namespace) -> OpenbReport | LlmReport:
@@ -39,9 +54,13 @@ async def _openb(url: str, given: argparse.Namespace) -> OpenbReport | LlmReport
 
 async def _llm(url: str, given: argparse.Namespace) -> OpenbReport | LlmReport:
     """The same for requests to language models."""
-    options = LlmOptions(**_asked(given, "concurrency", "budget_percent", "limit"))
+    options = _llm_options(given)
     async with with_scratch_database(url) as scratch:
         return await run_llm(scratch, given.path, options=options, progress=Progress("llm"))
+
+
+def _llm_options(given: argparse.Namespace) -> LlmOptions:
+    return LlmOptions(**_asked(given, "concurrency", "budget_percent", "limit"))
 
 
 def _asked(given: argparse.Namespace, *names: str) -> dict[str, Any]:

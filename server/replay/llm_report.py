@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from domain.budget.values import Balance
 from domain.terms import MINUTE_MS
-from server.replay.llm_drive import Latencies, LlmTally
+from server.replay.llm_agents import LlmAgents, LlmTally, sum_tallies
+from server.replay.llm_calls import Latencies
+from server.replay.llm_trace import LlmRequest
+from server.replay.report import camel
 from storage.budget.audit import RULES
 
 VIOLATIONS_SHOWN: Final = 20
@@ -28,7 +31,10 @@ _COLUMNS: Final = (
     ("cut", "cut"),
     ("overdraft", "overdraft"),
     ("refused", "refused"),
+    ("extended", "extended"),
+    ("released", "released"),
     ("too_late", "too late"),
+    ("recovered", "recovered"),
     ("left", "left"),
     ("charged", "tokens"),
 )
@@ -51,6 +57,10 @@ class LlmReport:
     latencies: Mapping[str, Latencies]
     wall_ms: int
     violations: list[str] = field(default_factory=list)
+    audited: Sequence[str] = (*INVARIANTS, OTHERS)
+    """What was looked at."""
+    asked_again: Mapping[str, int] = field(default_factory=dict)
+    """Over HTTP: how often a call was asked again under its key, by what for."""
 
     @property
     def decisions(self) -> int:
@@ -66,7 +76,7 @@ class LlmReport:
             "requests": self.requests,
             "spanMs": self.span_ms,
             "concurrency": self.concurrency,
-            "agents": {name: asdict(tally) for name, tally in self.tallies.items()},
+            "agents": {name: _as_json(tally) for name, tally in self.tallies.items()},
             "denials": dict(self.denials),
             "ledger": {
                 each.scope_path: {name: getattr(each, name) for name in _LEDGER} | {"isOverLimit": each.is_over_limit}
@@ -79,6 +89,8 @@ class LlmReport:
             "decisions": self.decisions,
             "wallMs": self.wall_ms,
             "decisionsPerSecond": self.decisions_per_second,
+            "audited": list(self.audited),
+            **({"askedAgain": dict(self.asked_again)} if self.asked_again else {}),
             "violations": self.violations,
         }
 
@@ -99,24 +111,59 @@ class LlmReport:
             f"{what} "
             + ", ".join(f"p{percent} {_milliseconds(each.percentile_us(percent))}" for percent in PERCENTILES)
             for what, each in self.latencies.items()
+            if each.taken_ns
         )
+        again = ", ".join(f"{count:,} {why}" for why, count in self.asked_again.items())
         wall = f"{self.wall_ms / 1_000:.1f} s, {self.decisions:,} decisions, {self.decisions_per_second:,} a second"
         return "\n".join(
             [
                 f"denied {denied}",
                 f"calls  {latencies} (with up to {self.concurrency:,} under way)",
                 f"wall   {wall}",
+                *([f"again  {again}"] if again else []),
             ]
         )
 
     def _about_audit(self) -> str:
         broken = Counter(_mark(violation) for violation in self.violations)
-        marks = "  ".join(f"{name} {'FAIL' if broken[name] else 'ok'}" for name in (*INVARIANTS, OTHERS))
+        marks = "  ".join(f"{name} {'FAIL' if broken[name] else 'ok'}" for name in self.audited)
         lines = [f"audit  {marks}"]
         lines += [f"       {violation}" for violation in self.violations[:VIOLATIONS_SHOWN]]
         if len(self.violations) > VIOLATIONS_SHOWN:
             lines.append(f"       … and {len(self.violations) - VIOLATIONS_SHOWN:,} more")
         return "\n".join(lines)
+
+
+def make_report(
+    requests: Sequence[LlmRequest],
+    *,
+    concurrency: int,
+    agents: LlmAgents,
+    latencies: Mapping[str, Latencies],
+    balances: Sequence[Balance],
+    wall_ms: int,
+    violations: list[str],
+    audited: Sequence[str] = (*INVARIANTS, OTHERS),
+    asked_again: Mapping[str, int] | None = None,
+) -> LlmReport:
+    total = sum_tallies(agents.tallies.values())
+    return LlmReport(
+        requests=len(requests),
+        span_ms=requests[-1].came_at - requests[0].came_at,
+        concurrency=concurrency,
+        tallies={**dict(sorted(agents.tallies.items())), "all": total},
+        denials=dict(agents.denials.most_common()),
+        ledger=balances,
+        latencies=latencies,
+        wall_ms=wall_ms,
+        violations=violations,
+        audited=audited,
+        asked_again=asked_again or {},
+    )
+
+
+def _as_json(tally: LlmTally) -> dict[str, int]:
+    return {camel(name): count for name, count in asdict(tally).items()}
 
 
 def _mark(violation: str) -> str:

@@ -9,26 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from domain.amounts import Amount, Unit
-from domain.authority import Principal
-from domain.budget.records import FundingOperation
-from domain.budget.repeats import BudgetOutcome
-from domain.budget.values import Caps, OveragePolicy, Subject
-from domain.outcomes import Refusal
+from domain.budget.values import OveragePolicy, Subject
 from server.replay.llm_trace import LlmRequest
-from server.replay.world import ReplayError, accepted
-from workers.request import Caller
-from workers.runtime import Runtime
 
-Answer = TypeVar("Answer")
-
-ROOT: Final = "platform"
-TENANT: Final = "llm"
 WORKSPACE: Final = "production"
-TTL_MS: Final = 60_000
-GRACE_MS: Final = 5_000
 MAX_TOKENS: Final = 512
 """What the policy with caps lets an agent of its kind have generated."""
 OVERDRAFT_PERCENT: Final = 2
@@ -62,6 +48,7 @@ CAPPED: Final = "thrifty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
+    tenant_id: str
     app: str
     kind: AgentKind
 
@@ -71,11 +58,20 @@ class Agent:
 
     @property
     def scope(self) -> str:
-        return f"tenant:{TENANT}/workspace:{WORKSPACE}/app:{self.app}/agent:{self.kind.name}"
+        return f"{self.tenant_scope}/workspace:{WORKSPACE}/app:{self.app}/agent:{self.kind.name}"
+
+    @property
+    def tenant_scope(self) -> str:
+        return f"tenant:{self.tenant_id}"
+
+    @property
+    def scopes(self) -> tuple[str, str]:
+        """Of the budgets that its requests are charged to."""
+        return (self.tenant_scope, self.scope)
 
     @property
     def subject(self) -> Subject:
-        return Subject(tenant=TENANT, workspace=WORKSPACE, app=self.app, agent=self.kind.name)
+        return Subject(tenant=self.tenant_id, workspace=WORKSPACE, app=self.app, agent=self.kind.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,87 +91,49 @@ class Job:
         return self.request.context_tokens + self.request.generated_tokens
 
 
-def assign(requests: Sequence[LlmRequest]) -> Iterator[Job]:
+def assign(requests: Sequence[LlmRequest], *, tenant_id: str) -> Iterator[Job]:
     """Each app's requests in turn to its agents."""
     agents: dict[str, list[Agent]] = {}
     seen: Counter[str] = Counter()
     for number, request in enumerate(requests):
-        ours = agents.setdefault(request.app, [Agent(app=request.app, kind=kind) for kind in KINDS])
+        ours = agents.setdefault(
+            request.app, [Agent(tenant_id=tenant_id, app=request.app, kind=kind) for kind in KINDS]
+        )
         yield Job(number=number, agent=ours[seen[request.app] % len(ours)], request=request)
         seen[request.app] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmWorld:
-    """The tenant's caller, and what each agent's requests need in all, in tokens."""
+class Funds:
+    """What the tenant's and its agents' budgets are to be."""
 
-    runtime: Runtime
-    caller: Caller
+    tenant_id: str
     needs: Mapping[Agent, int]
+    """What each agent's requests take in all, in tokens."""
+    budget_percent: int
 
-    async def pay_instalment(self, number: int) -> None:
-        """Credit every agent's budget with one more part of it."""
+    @classmethod
+    def of(cls, jobs: Sequence[Job], *, budget_percent: int) -> Funds:
+        needs: Counter[Agent] = Counter()
+        for job in jobs:
+            needs[job.agent] += job.tokens
+        return cls(tenant_id=jobs[0].agent.tenant_id, needs=needs, budget_percent=budget_percent)
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        return tuple(self.needs)
+
+    def opening(self) -> dict[str, tuple[int, int]]:
+        """Scope to (allocated, overdraft limit) from the start: agents have their first instalment."""
+        total = sum(self.needs.values())
+        budgets = {f"tenant:{self.tenant_id}": (_share(total, self.budget_percent), _share(total, OVERDRAFT_PERCENT))}
         for agent, tokens in self.needs.items():
-            agreed(
-                await self.runtime.budgets.fund(
-                    self.caller,
-                    scope=agent.scope,
-                    unit=Unit.TOKENS,
-                    kind=FundingOperation.CREDIT,
-                    amount=Amount(Unit.TOKENS, _share(tokens, agent.kind.budget_percent, parts=INSTALMENTS)),
-                    idempotency_key=f"instalment-{number}-{agent.name}",
-                )
-            )
+            budgets[agent.scope] = (self.instalment(agent), _share(tokens, agent.kind.overdraft_percent))
+        return budgets
 
-
-async def make_llm_world(runtime: Runtime, jobs: Sequence[Job], *, budget_percent: int) -> LlmWorld:
-    """Open the node; make the tenant, its key, its budgets and a policy with caps, all through the desks."""
-    root = Caller(principal=await _holder(runtime, await runtime.open(root_tenant=ROOT)))
-    agreed(await runtime.budgets.create_tenant(root, tenant_id=TENANT, name="requests to language models"))
-    issued = accepted(await runtime.keys.create_api_key(root, tenant_id=TENANT, name="replay"))
-    caller = Caller(principal=await _holder(runtime, issued.secret))
-    needs: Counter[Agent] = Counter()
-    for job in jobs:
-        needs[job.agent] += job.tokens
-    total = needs.total()
-    budgets = {f"tenant:{TENANT}": (_share(total, budget_percent), _share(total, OVERDRAFT_PERCENT))}
-    for agent, tokens in needs.items():
-        first = _share(tokens, agent.kind.budget_percent, parts=INSTALMENTS)
-        budgets[agent.scope] = (first, _share(tokens, agent.kind.overdraft_percent))
-    for scope, (allocated, overdraft_limit) in budgets.items():
-        await _make_budget(runtime, caller, scope, allocated=allocated, overdraft_limit=overdraft_limit)
-    caps = Caps(max_tokens=MAX_TOKENS)
-    pattern = f"*/agent:{CAPPED}"
-    agreed(await runtime.budgets.create_policy(caller, name="short answers", scope_pattern=pattern, caps=caps))
-    return LlmWorld(runtime=runtime, caller=caller, needs=needs)
-
-
-async def _make_budget(runtime: Runtime, caller: Caller, scope: str, *, allocated: int, overdraft_limit: int) -> None:
-    agreed(
-        await runtime.budgets.create_budget(
-            caller,
-            scope=scope,
-            unit=Unit.TOKENS,
-            allocated=Amount(Unit.TOKENS, allocated),
-            overdraft_limit=Amount(Unit.TOKENS, overdraft_limit),
-        )
-    )
+    def instalment(self, agent: Agent) -> int:
+        return _share(self.needs[agent], agent.kind.budget_percent, parts=INSTALMENTS)
 
 
 def _share(tokens: int, percent: int, *, parts: int = 1) -> int:
     return tokens * percent // 100 // parts
-
-
-def agreed(outcome: BudgetOutcome[Answer]) -> Answer:
-    """The answer. Raises `ReplayError` for a refusal: going on would prove nothing."""
-    if isinstance(outcome, Refusal):
-        raise ReplayError(f"not expected: {outcome.code}: {outcome.message}")
-    return outcome.answer
-
-
-async def _holder(runtime: Runtime, secret: str | None) -> Principal:
-    """Whoever holds this secret, as a request of theirs would be recognised."""
-    principal = await runtime.authenticator.authenticate(secret or "")
-    if principal is None:
-        raise ReplayError("a key that was just made is not valid: is the database a fresh one?")
-    return principal

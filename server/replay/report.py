@@ -97,7 +97,7 @@ class OpenbReport:
         """Everything, for a script: quantities in milliseconds."""
         total = _sum(self.tallies.values())
         return {
-            "trace": {_camel(name): getattr(self.trace, name) for name in _TRACE},
+            "trace": {camel(name): getattr(self.trace, name) for name in _TRACE},
             "slots": self.slots,
             "spanMs": self.span_ms,
             "tenants": {tenant_id: _as_json(tally) for tenant_id, tally in self.tallies.items()},
@@ -258,10 +258,10 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 
 
 def _as_json(tally: Tally) -> dict[str, Any]:
-    return {_camel(each.name): getattr(tally, each.name) for each in fields(tally)} | {"asked": tally.asked}
+    return {camel(each.name): getattr(tally, each.name) for each in fields(tally)} | {"asked": tally.asked}
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
 

@@ -1,38 +1,18 @@
-"""The llm replay on a trace that the tests write themselves: two services, twelve minutes, 360 requests."""
+"""The llm replay through the desks, on the tests' own sample."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from domain.amounts import Unit
-from domain.budget.values import Balance
-from server.replay.llm import LlmOptions, audit_answers, run
-from server.replay.llm_drive import LlmTally
+from server.replay.llm import LlmOptions, run
+from server.replay.llm_agents import LlmTally
 from server.replay.llm_report import INVARIANTS, LlmReport
 from server.replay.llm_trace import read_requests
 from server.replay.trace import TraceError
 from tests.conftest import MakeDatabase
-
-HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
-
-
-def write(path: Path, lines: Sequence[str], *, header: str = HEADER) -> Path:
-    path.write_text("\n".join([header, *lines, ""]), encoding="utf-8")
-    return path
-
-
-def write_traces(folder: Path) -> Path:
-    """Answers of `conv` are now short and now long, those of `code` always short."""
-    for app, context, answers in (("conv", 300, (40, 700, 200, 600)), ("code", 900, (10, 20, 30, 40))):
-        lines = [
-            f"2023-11-16 18:{4 * number // 60:02}:{4 * number % 60:02}.5,{context},{answers[number // 3 % 4]}"
-            for number in range(180)
-        ]
-        write(folder / f"AzureLLMInferenceTrace_{app}.csv", lines)
-    return folder
+from tests.server.replay.llm_sample import write, write_traces
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
@@ -44,8 +24,9 @@ async def test_everything_that_can_happen_does_and_every_invariant_holds(
     assert done.violations == []
     total = done.tallies["all"]
     assert total.allowed + total.denied == 360
-    assert total.committed + total.too_late + total.left == total.allowed
-    for what in ("capped", "denied", "in_grace", "refused", "too_late", "left"):
+    assert total.committed + total.released + total.too_late + total.left == total.allowed
+    assert total.recovered == total.too_late
+    for what in ("capped", "denied", "in_grace", "refused", "extended", "released", "too_late", "left"):
         assert getattr(total, what) > 0, what
     assert all(balance.reserved == 0 for balance in done.ledger)
     assert len(done.ledger) == 1 + 6
@@ -58,22 +39,6 @@ async def test_one_request_alone_is_counted_by_hand(make_database: MakeDatabase,
     assert done.tallies["conv/strict"] == LlmTally(denied=1)
     assert done.denials == {"BUDGET_EXCEEDED": 1}
     assert {balance.scope_path: balance.allocated for balance in done.ledger}["tenant:llm"] == 800
-
-
-def test_answers_that_the_ledger_does_not_agree_with_are_found() -> None:
-    balance = Balance(
-        scope_path="tenant:llm",
-        unit=Unit.TOKENS,
-        allocated=100,
-        reserved=0,
-        spent=40,
-        debt=2,
-        overdraft_limit=5,
-        is_over_limit=False,
-    )
-    assert audit_answers([balance], LlmTally(charged=42)) == []
-    assert len(audit_answers([balance], LlmTally(charged=41))) == 1
-    assert len(audit_answers([balance._replace(reserved=1)], LlmTally(charged=42))) == 1
 
 
 def test_the_table_marks_what_does_not_hold() -> None:
