@@ -181,12 +181,13 @@ async def _read_status(talk: h11.Connection, reader: asyncio.StreamReader) -> in
     """Nothing else in an answer matters, so nothing else of it is read. Raises `_NoAnswerError`."""
     while True:
         event = talk.next_event()
-        if event is h11.NEED_DATA:
-            talk.receive_data(await reader.read(HEAD_MAX))
-        elif isinstance(event, h11.Response):
+        if isinstance(event, h11.Response):
             return event.status_code
-        elif not isinstance(event, h11.InformationalResponse):
-            raise _NoAnswerError("the connection was closed without an answer")
+        if event is h11.NEED_DATA:
+            data = await reader.read(HEAD_MAX)
+            if not data:
+                raise _NoAnswerError("the connection was closed without an answer")
+            talk.receive_data(data)
 
 
 def _check_peer(writer: asyncio.StreamWriter, security: Security) -> None:
