@@ -171,15 +171,17 @@ async def webhook_world(
     clock: Clock | None = None,
     security: Security = PERMISSIVE,
     runs_jobs: bool = False,
+    secret_key: bytes | None = SECRET_KEY,
     **options: Any,
 ) -> AsyncIterator[WebhookWorld]:
     """Root, acme with a budget, and other. Couriers stand still unless a test says so."""
     clock = clock or ManualClock(START)
-    chosen = RuntimeOptions(runs_jobs=runs_jobs, secret_key=SECRET_KEY, webhook_security=security, **options)
+    chosen = RuntimeOptions(runs_jobs=runs_jobs, secret_key=secret_key, webhook_security=security, **options)
     async with AsyncExitStack() as stack:
         connection = await connect(url)
         stack.push_async_callback(connection.close)
-        await _make_tenants(connection, clock)
+        if await connection.fetchval("select count(*) from tenant") == 0:
+            await _make_tenants(connection, clock)
         made = []
         for _ in range(nodes):
             database = await Database.open(url)
@@ -189,7 +191,8 @@ async def webhook_world(
             stack.push_async_callback(node.stop)
             made.append(node)
         world = WebhookWorld(made, clock, connection)
-        await world.budget()
+        if await connection.fetchval("select count(*) from budget") == 0:
+            await world.budget()
         await world.relay()
         yield world
 

@@ -22,12 +22,13 @@ START_WITHIN_MS = 120_000
 
 
 class Served:
-    """One server process: started, killed without a word, started again at the same address."""
+    """One server process: started, killed without a word, started again at the same address. `settings` besides."""
 
-    def __init__(self, url: str, *, root_key: str, port: int, folder: Path) -> None:
+    def __init__(self, url: str, *, root_key: str, port: int, folder: Path, **settings: str) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self._arguments = [str(EARMARK), "serve", "--port", str(port)]
         mine = {"EARMARK_DATABASE_URL": url, "EARMARK_ROOT_KEY": root_key, "EARMARK_LOG_LEVEL": "warning"}
+        mine |= {f"EARMARK_{name.upper()}": value for name, value in settings.items()}
         others = {name: value for name, value in os.environ.items() if not name.startswith("EARMARK_")}
         self._environment = {**others, **mine}
         self._log = folder / f"{port}.log"

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -59,12 +58,12 @@ class _Door:
 
 
 class Sender:
-    """`ca_file`: certificates, as PEM, of authorities that the system does not know."""
+    """`ca_file`: certificates, as PEM, of authorities that the system does not know. Raises `ssl.SSLError` for another."""
 
     def __init__(self, resolve: Resolve, *, within_s: float = ANSWER_WITHIN_S, ca_file: Path | None = None) -> None:
         self._resolve = resolve
         self.within_s = within_s
-        self._ca_file = ca_file
+        self._tls = None if ca_file is None else _trusting(ca_file)
         self._doors: dict[str, _Door] = {}
 
     async def send(
@@ -144,7 +143,7 @@ class Sender:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """To the first address that takes a connection. Raises what the last one did not take it for."""
         last: OSError = OSError("no address")
-        tls = {"ssl": self._tls, "server_hostname": target.host} if target.is_secure else {}
+        tls = {"ssl": self._context(), "server_hostname": target.host} if target.is_secure else {}
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
                 for address in addresses:
@@ -156,13 +155,11 @@ class Sender:
             raise _NoAnswerError(f"no connection within {CONNECT_WITHIN_S:g} s") from None
         raise last
 
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
+    def _context(self) -> ssl.SSLContext:
         """Made when first wanted: reading the system's certificates takes a while."""
-        context = ssl.create_default_context()
-        if self._ca_file is not None:
-            context.load_verify_locations(cafile=self._ca_file)
-        return context
+        if self._tls is None:
+            self._tls = _trusting(None)
+        return self._tls
 
     @asynccontextmanager
     async def _door(self, host: str) -> AsyncIterator[None]:
@@ -175,6 +172,13 @@ class Sender:
             door.users -= 1
             if not door.users and self._doors.get(host) is door:
                 del self._doors[host]
+
+
+def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(cafile=ca_file)
+    return context
 
 
 async def _read_status(talk: h11.Connection, reader: asyncio.StreamReader) -> int:
