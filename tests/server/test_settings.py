@@ -26,6 +26,11 @@ GOOD = (
     ("EARMARK_EVENT_DAYS", "7", "event_days", 7),
     ("EARMARK_LOG_FORMAT", "json", "log_format", "json"),
     ("EARMARK_JOBS", "off", "jobs", False),
+    ("EARMARK_DELIVERY_DAYS", "14", "delivery_days", 14),
+    ("EARMARK_SECRET_KEY", SECRET, "secret_key", SECRET),
+    ("EARMARK_WEBHOOK_PRIVATE_ADDRESSES", "on", "webhook_private_addresses", True),
+    ("EARMARK_WEBHOOK_TIMEOUT_SECONDS", "30", "webhook_timeout_seconds", 30),
+    ("EARMARK_WEBHOOK_CA_FILE", __file__, "webhook_ca_file", Path(__file__)),
 )
 
 BAD = (
@@ -54,6 +59,11 @@ BAD = (
     ("EARMARK_LOG_FORMAT", "xml"),
     ("EARMARK_LOG_LEVEL", "loud"),
     ("EARMARK_JOBS", "yes"),
+    ("EARMARK_DELIVERY_DAYS", "0"),
+    ("EARMARK_SECRET_KEY", SECRET[:-1]),
+    ("EARMARK_WEBHOOK_PRIVATE_ADDRESSES", "true"),
+    ("EARMARK_WEBHOOK_TIMEOUT_SECONDS", "31"),
+    ("EARMARK_WEBHOOK_CA_FILE", "/nowhere/ca.pem"),
 )
 
 
