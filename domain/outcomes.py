@@ -31,7 +31,7 @@ class InvalidInput(Refusal):
 
     code: ClassVar[str] = "INVALID_INPUT"
     field: str
-    reason: str | None = None
+    reason: str = "malformed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Conflict(Refusal):
     """An idempotency key reused for another request (R6; `grant_id` of the first), a taken name, or a stale `version`."""
 
     code: ClassVar[str] = "CONFLICT"
-    reason: str | None = None
+    reason: str
     grant_id: str | None = None
     version: int | None = None
 

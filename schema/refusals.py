@@ -51,7 +51,11 @@ class RefusalCode(Enum):
 
 @strawberry.interface
 class Refusal:
-    """A request that was understood and refused. Nothing has changed, and its idempotency key is still free."""
+    """A request that was understood and refused. Nothing has changed, and its idempotency key is still free.
+
+    A field has one type in all members of a mutation's result, or each member a name of its own for it: so that a client
+    can ask for everything at once.
+    """
 
     code: RefusalCode
     message: str = strawberry.field(description="For people. It may change; act on the code and the other fields.")
@@ -62,7 +66,7 @@ class InvalidInput(Refusal):
     """The request can never be right as it stands."""
 
     field: str = strawberry.field(description="The input field that is wrong.")
-    reason: str | None = strawberry.field(description="A stable word, such as project-not-grantee.")
+    reason: str = strawberry.field(description="A stable word, such as project-not-grantee.")
 
 
 @strawberry.type
@@ -79,7 +83,7 @@ class NotFound(Refusal):
 class InvalidState(Refusal):
     """The thing exists, but its state forbids this."""
 
-    state: str | None = strawberry.field(description="The state that forbids it, where one does.")
+    current_state: str | None = strawberry.field(description="The state that forbids it, where one does.")
     grant_ids: list[strawberry.ID] | None = strawberry.field(description="The grants that stand in the way.")
 
 
@@ -87,20 +91,25 @@ class InvalidState(Refusal):
 class Conflict(Refusal):
     """An idempotency key that was used for another request, a name that is taken, or a version that is not the last."""
 
-    reason: str | None = strawberry.field(description="A stable word, such as idempotency-key-reused.")
+    reason: str = strawberry.field(description="A stable word, such as idempotency-key-reused.")
     grant_id: strawberry.ID | None = strawberry.field(description="The grant that the idempotency key made.")
-    version: int | None = strawberry.field(description="The version that it has by now.")
+    current_version: int | None = strawberry.field(description="The version that it has by now.")
 
 
 _TABLE: Final[dict[type[outcomes.Refusal], Callable[[Any], Refusal]]] = {}
+_OTHERWISE: Final[dict[tuple[type[outcomes.Refusal], str], str]] = {}
 
 
-def shows(kind: type[Refused]) -> Callable[[Callable[[Refused], Refusal]], Callable[[Refused], Refusal]]:
-    """Puts a function into the table: it shows refusals of this kind."""
+def shows(
+    kind: type[Refused], **otherwise: str
+) -> Callable[[Callable[[Refused], Refusal]], Callable[[Refused], Refusal]]:
+    """Puts a function into the table: it shows refusals of this kind. `otherwise`: details that it shows under another
+    name, since members of the same results have a field of that name with another type."""
 
     def add(show: Callable[[Refused], Refusal]) -> Callable[[Refused], Refusal]:
         assert kind not in _TABLE, f"{kind.__name__} has two entries"
         _TABLE[kind] = show
+        _OTHERWISE.update({(kind, name): other for name, other in otherwise.items()})
         return show
 
     return add
@@ -109,6 +118,11 @@ def shows(kind: type[Refused]) -> Callable[[Callable[[Refused], Refusal]], Calla
 def shown_kinds() -> frozenset[type[outcomes.Refusal]]:
     """What is in the table."""
     return frozenset(_TABLE)
+
+
+def shown_name(kind: type[outcomes.Refusal], name: str) -> str:
+    """The field that shows a detail."""
+    return _OTHERWISE.get((kind, name), name)
 
 
 def show_refusal(refusal: outcomes.Refusal) -> Refusal:
@@ -155,20 +169,20 @@ def _not_found(refusal: outcomes.NotFound) -> Refusal:
     return NotFound(code=RefusalCode.NOT_FOUND, message=refusal.message)
 
 
-@shows(outcomes.InvalidState)
+@shows(outcomes.InvalidState, state="current_state")
 def _invalid_state(refusal: outcomes.InvalidState) -> Refusal:
     grant_ids = None if refusal.grant_ids is None else [strawberry.ID(grant_id) for grant_id in refusal.grant_ids]
     return InvalidState(
-        code=RefusalCode.INVALID_STATE, message=refusal.message, state=refusal.state, grant_ids=grant_ids
+        code=RefusalCode.INVALID_STATE, message=refusal.message, current_state=refusal.state, grant_ids=grant_ids
     )
 
 
-@shows(outcomes.Conflict)
+@shows(outcomes.Conflict, version="current_version")
 def _conflict(refusal: outcomes.Conflict) -> Refusal:
     return Conflict(
         code=RefusalCode.CONFLICT,
         message=refusal.message,
         reason=refusal.reason,
         grant_id=optional_id(refusal.grant_id),
-        version=refusal.version,
+        current_version=refusal.version,
     )

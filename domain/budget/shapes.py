@@ -38,7 +38,7 @@ REASON_MAX: Final = 512
 DESCRIPTION_MAX: Final = 1_024
 
 
-def invalid(field: str, message: str, *, reason: str | None = None) -> InvalidInput:
+def invalid(field: str, message: str, *, reason: str = "malformed") -> InvalidInput:
     return InvalidInput(field=field, reason=reason, message=message)
 
 

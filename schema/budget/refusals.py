@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
 import strawberry
 
 from domain import outcomes
 from domain.amounts import Unit
 from domain.budget import refusals
-from schema.refusals import Refusal, RefusalCode, shows
+from schema.refusals import Refusal, RefusalCode, shown_name, shows
 from schema.scalars import Int64, Millis
 
 strawberry.enum(
@@ -25,7 +26,7 @@ class BudgetNotFound(Refusal):
     """No budget covers this, in any unit; or there is none of this very scope and unit."""
 
     scope: str
-    unit: Unit | None
+    missing_unit: Unit | None = strawberry.field(description="Null when there is none in any unit.")
 
 
 @strawberry.type
@@ -35,7 +36,7 @@ class BudgetExceeded(Refusal):
     scope: str
     unit: Unit
     requested: Int64
-    remaining: Int64 | None
+    available: Int64 | None = strawberry.field(description="What remained.")
     estimate: Int64 | None
 
 
@@ -95,7 +96,7 @@ class RateLimited(Refusal):
 
     policy_id: strawberry.ID
     limit: Int64
-    retry_after_ms: Int64
+    retry_after_ms: Int64 | None
 
 
 @strawberry.type
@@ -104,31 +105,31 @@ class UnitMismatch(Refusal):
 
     requested_unit: Unit
     expected_units: list[Unit]
-    scope: str | None
+    budget_scope: str | None
 
 
 @strawberry.type
 class ReservationFinalized(Refusal):
     """The budget reservation was committed or released before."""
 
-    reservation_id: strawberry.ID
-    status: str
+    budget_reservation_id: strawberry.ID
+    final_status: str
 
 
 @strawberry.type
 class ReservationExpired(Refusal):
-    """Too late: past `expiresAt`, and for committing and releasing past its grace as well."""
+    """Too late: past `expiredAt`, and for committing and releasing past its grace as well."""
 
-    reservation_id: strawberry.ID
-    expires_at: Millis
-    grace_ms: Int64
+    budget_reservation_id: strawberry.ID
+    expired_at: Millis
+    grace_ms: Int64 | None
 
 
 @strawberry.type
 class MaxExtensionsExceeded(Refusal):
     """The budget reservation was extended as often as it may be."""
 
-    reservation_id: strawberry.ID
+    budget_reservation_id: strawberry.ID
     max_extensions: Int64
 
 
@@ -164,16 +165,25 @@ _SHOWN: Final[dict[type[outcomes.Refusal], type[Refusal]]] = {
     refusals.IdempotencyMismatch: IdempotencyMismatch,
     refusals.Duplicate: Duplicate,
 }
-"""Both sides have the same fields by the same names."""
+_OTHERWISE: Final[Mapping[type[outcomes.Refusal], Mapping[str, str]]] = {
+    refusals.BudgetNotFound: {"unit": "missing_unit"},
+    refusals.BudgetExceeded: {"remaining": "available"},
+    refusals.UnitMismatch: {"scope": "budget_scope"},
+    refusals.ReservationFinalized: {"reservation_id": "budget_reservation_id", "status": "final_status"},
+    refusals.ReservationExpired: {"reservation_id": "budget_reservation_id", "expires_at": "expired_at"},
+    refusals.MaxExtensionsExceeded: {"reservation_id": "budget_reservation_id"},
+}
+"""Both sides have the same fields by the same names, but for these."""
 
 BUDGET_REFUSALS: Final = tuple(_SHOWN.values())
 """What every mutation of budgets may be refused with, besides what all mutations share."""
 
 
 def _show(refusal: outcomes.Refusal) -> Refusal:
-    details: dict[str, Any] = {field.name: getattr(refusal, field.name) for field in fields(refusal)}
-    return _SHOWN[type(refusal)](code=RefusalCode(refusal.code), **details)
+    kind = type(refusal)
+    details = {shown_name(kind, field.name): getattr(refusal, field.name) for field in fields(refusal)}
+    return _SHOWN[kind](code=RefusalCode(refusal.code), **details)
 
 
 for _kind in _SHOWN:
-    shows(_kind)(_show)
+    shows(_kind, **_OTHERWISE.get(_kind, {}))(_show)

@@ -109,8 +109,8 @@ _GRANT = "id state tenantId projectId accountId reservationId poolId slots start
 _REFUSED = """
     ... on Refusal { code }
     ... on InvalidInput { field invalid: reason }
-    ... on InvalidState { refusedState: state grantIds }
-    ... on Conflict { conflict: reason conflictGrantId: grantId conflictVersion: version }
+    ... on InvalidState { refusedState: currentState grantIds }
+    ... on Conflict { conflict: reason conflictGrantId: grantId conflictVersion: currentVersion }
 """
 _CREATE = f"""mutation ($input: CreateGrantInput!) {{ answer: createGrant(input: $input) {{
     __typename ... on Grant {{ {_GRANT} }} ... on CapacityUnavailable {{ total granted }} {_REFUSED} }} }}"""

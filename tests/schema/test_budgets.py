@@ -17,7 +17,7 @@ COMMIT = f"... on BudgetCommit {{ reservationId unit charged released finalizedA
 BUDGET = """... on Budget {
   id tenantId scope unit status allocated remaining reserved spent debt overdraftLimit createdAt metadata
 }"""
-EXCEEDED = "... on BudgetExceeded { scope unit requested remaining }"
+EXCEEDED = "... on BudgetExceeded { scope unit requested available }"
 ONE = """query ($scope: String!, $unit: BudgetUnit!, $tenantId: ID) {
   budget(scope: $scope, unit: $unit, tenantId: $tenantId) { tenantId scope allocated remaining reserved spent }
 }"""
@@ -60,7 +60,7 @@ async def reserve(world: World, number: Any, *, by: str = "a", **changes: Any) -
 
 async def commit(world: World, hold: str, number: Any, *, by: str = "a", key: str = "c") -> Any:
     given = {"reservationId": hold, "idempotencyKey": key, "actual": amount(number)}
-    selection = f"{COMMIT} ... on ReservationFinalized {{ status }}"
+    selection = f"{COMMIT} ... on ReservationFinalized {{ finalStatus }}"
     return await world.mutate("commitBudget", given, selection, caller=world.callers[by])
 
 
@@ -95,7 +95,7 @@ async def test_what_is_not_there_is_refused_with_how_much_is(budgets: World) -> 
         "scope": "tenant:a",
         "unit": "TOKENS",
         "requested": "1001",
-        "remaining": "1000",
+        "available": "1000",
     }
 
 
@@ -126,7 +126,7 @@ async def test_a_settled_hold_is_over(budgets: World) -> None:
     late = await commit(budgets, held["reservationId"], 300, key="other")
 
     assert again == settled
-    assert (late["code"], late["status"]) == ("RESERVATION_FINALIZED", "COMMITTED")
+    assert (late["code"], late["finalStatus"]) == ("RESERVATION_FINALIZED", "COMMITTED")
 
 
 async def test_another_tenant_neither_spends_nor_sees(budgets: World) -> None:

@@ -20,7 +20,12 @@ from graphql import (
     GraphQLUnionType,
     build_schema,
     get_named_type,
+    is_leaf_type,
+    is_required_argument,
+    parse,
+    validate,
 )
+from graphql.validation import FieldsOnCorrectTypeRule, OverlappingFieldsCanBeMergedRule
 
 import domain
 from domain.budget.refusals import Denial
@@ -117,7 +122,7 @@ def test_every_refusal_keeps_its_code_and_details() -> None:
 
         assert (shown.code.value, shown.message) == (kind.code, "m")
         for name in names - ({"field"} if kind.code == "NOT_FOUND" else set()):  # R64: NOT_FOUND tells nothing more
-            value = getattr(shown, name)
+            value = getattr(shown, refusals.shown_name(kind, name))
             assert (tuple(value) if isinstance(value, list) else value) == given[name]
 
 
@@ -174,3 +179,58 @@ def test_every_type_and_every_computed_field_is_described(contract: GraphQLSchem
     for kind in (contract.query_type, contract.mutation_type, contract.subscription_type):
         assert kind is not None
         assert [name for name, field in kind.fields.items() if not field.description] == []
+
+
+# -- one document may ask for everything -------------------------------------------------------------------------------
+
+
+def everything_of(kind: GraphQLObjectType, depth: int = 2) -> str:
+    """Every field that needs no argument, with what is in it, some way down."""
+    parts = []
+    for name, field in kind.fields.items():
+        inner = get_named_type(field.type)
+        if any(is_required_argument(argument) for argument in field.args.values()):
+            continue
+        if is_leaf_type(inner):
+            parts.append(name)
+        elif isinstance(inner, GraphQLObjectType) and depth > 1:
+            parts.append(f"{name} {{ {everything_of(inner, depth - 1)} }}")
+    return " ".join(parts) or "__typename"
+
+
+def fields_of_results(contract: GraphQLSchema) -> Iterator[tuple[str, GraphQLUnionType]]:
+    for root in (contract.query_type, contract.mutation_type):
+        assert root is not None
+        for name, field in root.fields.items():
+            if isinstance(kind := get_named_type(field.type), GraphQLUnionType):
+                yield f"{'query' if root is contract.query_type else 'mutation'} {name}", kind
+
+
+def test_all_members_of_a_result_can_be_asked_for_everything_in_one_document(contract: GraphQLSchema) -> None:
+    """Fields of one name must have one type in all of them, or GraphQL refuses the document."""
+    found = list(fields_of_results(contract))
+    assert len(found) > 40
+    for place, union in found:
+        operation, name = place.split()
+        members = " ".join(f"... on {member.name} {{ {everything_of(member)} }}" for member in union.types)
+        document = (
+            f"{operation} ($input: {_input_of(contract, operation, name)}) {{ {name}(input: $input) {{ {members} }} }}"
+        )
+        errors = validate(contract, parse(document), [OverlappingFieldsCanBeMergedRule, FieldsOnCorrectTypeRule])
+        assert not errors, f"{name}: {errors[0].message}"
+
+
+def _input_of(contract: GraphQLSchema, operation: str, name: str) -> str:
+    root = contract.query_type if operation == "query" else contract.mutation_type
+    assert root is not None
+    return str(root.fields[name].args["input"].type)
+
+
+def test_the_walk_over_results_would_notice() -> None:
+    clashing = build_schema("""
+        type A { id: ID! } type B { id: ID } union U = A | B
+        type Query { u(input: Int): U } type Mutation { m(input: Int): U }
+    """)
+    document = "query ($input: Int) { u(input: $input) { ... on A { id } ... on B { id } } }"
+    assert [place for place, _ in fields_of_results(clashing)] == ["query u", "mutation m"]
+    assert validate(clashing, parse(document), [OverlappingFieldsCanBeMergedRule])

@@ -28,8 +28,8 @@ ROOT_KEY = "the-root-key-of-a-test-world-0123456789"
 REFUSED = """
     ... on Refusal { __typename code message }
     ... on InvalidInput { field reason }
-    ... on InvalidState { grantIds refusedState: state }
-    ... on Conflict { conflictReason: reason conflictGrantId: grantId conflictVersion: version }
+    ... on InvalidState { grantIds refusedState: currentState }
+    ... on Conflict { conflictReason: reason conflictGrantId: grantId conflictVersion: currentVersion }
 """
 CREATE_GRANT = f"""
 mutation CreateGrant($input: CreateGrantInput!) {{

@@ -10,7 +10,7 @@ from domain.outcomes import InvalidInput
 from workers.capacity.providers.entries import shown
 
 
-def refuse(name: str, message: str, *, reason: str | None = None) -> InvalidInput:
+def refuse(name: str, message: str, *, reason: str = "malformed") -> InvalidInput:
     """A refusal of the setting `name`."""
     return InvalidInput(field=f"settings.{name}", message=f"settings.{name} {message}", reason=reason)
 

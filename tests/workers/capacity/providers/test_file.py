@@ -347,12 +347,12 @@ async def test_a_link_that_leads_outside_is_not_followed(directory: Path) -> Non
 @pytest.mark.parametrize(
     ("settings", "field", "reason"),
     [
-        ({}, "settings.path", None),
-        ({"path": ""}, "settings.path", None),
-        ({"path": 3}, "settings.path", None),
-        ({"path": "a\x00.yaml"}, "settings.path", None),
-        ({"path": "x" * 2_000 + ".yaml"}, "settings.path", None),
-        ({"path": "lab.txt"}, "settings.path", None),
+        ({}, "settings.path", "malformed"),
+        ({"path": ""}, "settings.path", "malformed"),
+        ({"path": 3}, "settings.path", "malformed"),
+        ({"path": "a\x00.yaml"}, "settings.path", "malformed"),
+        ({"path": "x" * 2_000 + ".yaml"}, "settings.path", "malformed"),
+        ({"path": "lab.txt"}, "settings.path", "malformed"),
         ({"path": "../secret.yaml"}, "settings.path", "outside-inventory-directory"),
         ({"path": "a/../../secret.yaml"}, "settings.path", "outside-inventory-directory"),
         ({"path": "/etc/secret.yaml"}, "settings.path", "outside-inventory-directory"),
