@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from domain.outcomes import InvalidInput
@@ -32,6 +32,8 @@ class EventRecord:
     payload: Mapping[str, Any]
     request_id: str | None = None
     trace_id: str | None = None
+    shown: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What edges have made of it, so that it is made once for all who listen."""
 
     @property
     def cursor(self) -> str:

@@ -14,6 +14,7 @@ from schema.context import Operation, operation
 from schema.inputs import ALL, own_tenant
 from schema.paging import AFTER, FIRST, Connection, Edge, page_info, take, value
 from schema.scalars import Int64, Millis, millis, optional_id
+from schema.sharing import Answers
 
 TYPES: Final = strawberry.argument(description="Only events of these types, such as reservation-grant.ended.")
 OF_TENANT: Final = strawberry.argument(description="With all: only events about this tenant.")
@@ -48,9 +49,18 @@ class Event:
     payload: JSON = strawberry.field(description="Everything that was published with it.")
     request_id: str | None = strawberry.field(description="The request that caused it, if one did.")
     trace_id: str | None
+    answers: strawberry.Private[Answers] = strawberry.field(default_factory=dict)
 
     @classmethod
     def of(cls, event: EventRecord) -> Event:
+        """One object an event, for all who listen."""
+        shown = event.shown.get(cls)
+        if shown is None:
+            shown = event.shown[cls] = cls._of(event)
+        return shown
+
+    @classmethod
+    def _of(cls, event: EventRecord) -> Event:
         payload = event.payload
         return cls(
             id=strawberry.ID(event.event_id),

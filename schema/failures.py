@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import strawberry
 from graphql import GraphQLError
 from strawberry.extensions import MaskErrors
 from strawberry.schema.exceptions import InvalidOperationTypeError
@@ -18,6 +17,7 @@ from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.graphql import OperationType
 
 from domain.outcomes import Refusal
+from schema.sharing import SharingSchema
 from storage.database import Unavailable
 from workers.actor import Overloaded, Stopped
 from workers.events import SubscriptionClosed
@@ -132,7 +132,7 @@ class DescribeFailures(MaskErrors):
 ANSWERED_ONCE: Final = frozenset({OperationType.QUERY, OperationType.MUTATION})
 
 
-class StrictSchema(strawberry.Schema):
+class StrictSchema(SharingSchema):
     """Logs our own faults with their cause: a client's mistake is none, and an expected "no" is none either. And refuses
     a subscription where only one answer can be given."""
 

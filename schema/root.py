@@ -22,6 +22,7 @@ from schema.descriptions import describe
 from schema.documents import PrepareDocument, RememberIntrospection
 from schema.failures import DescribeFailures, StrictSchema
 from schema.scalars import SCALARS
+from schema.sharing import SharingExecutor
 
 
 @strawberry.type
@@ -113,6 +114,7 @@ schema: Final = StrictSchema(
         RememberIntrospection,
     ],
     config=StrawberryConfig(scalar_map=SCALARS),
+    execution_context_class=SharingExecutor,
 )
 
 

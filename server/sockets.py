@@ -20,6 +20,7 @@ from strawberry.subscriptions.protocols.graphql_transport_ws.types import (
 )
 
 from schema.context import Context
+from schema.sharing import Told
 from server.auth import caller_of, secret_of
 from storage.database import Unavailable
 from workers.request import Caller
@@ -88,6 +89,17 @@ class TextSocket(ASGIWebSocketAdapter):
             raise WebSocketDisconnected
         await super().send_json(message)
 
+    async def send_told(self, operation_id: str, told: Told) -> None:
+        """An answer that several get: the operation's name goes before what was encoded for all of them."""
+        if not self._is_open:
+            raise WebSocketDisconnected
+        payload = told.encoded(self._encode_data)
+        name = str(self.view.encode_json(operation_id))
+        await self.ws.send_text(f'{{"id":{name},"type":"next","payload":{payload}}}')
+
+    def _encode_data(self, data: Told) -> str:
+        return str(self.view.encode_json({"data": data}))
+
     async def close(self, code: int, reason: str) -> None:
         """Closing twice is no error: two operations may find the same fault at once."""
         if self._is_open:
@@ -108,6 +120,15 @@ class SocketHandler(BaseGraphQLTransportWSHandler[Context, None]):
             await super().handle_message(message)
         else:
             await self.handle_invalid_message("Not a message of graphql-transport-ws")
+
+    async def send_message(self, message: Message) -> None:
+        if message["type"] == "next":
+            data = message["payload"].get("data")
+            if isinstance(data, Told) and len(message["payload"]) == 1:
+                assert isinstance(self.websocket, TextSocket)
+                await self.websocket.send_told(message["id"], data)
+                return
+        await super().send_message(message)
 
     async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
         if message.get("payload", {}) is None:

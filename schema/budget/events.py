@@ -14,6 +14,7 @@ from schema.context import Operation, operation
 from schema.events import RESUME
 from schema.inputs import ALL, own_tenant
 from schema.scalars import Int64, JSONObject, Millis
+from schema.sharing import Answers
 
 BELOW: Final = strawberry.argument(description="Only events about this scope and what lies below it.")
 KINDS: Final = strawberry.argument(description="Only events of these types, such as budget.exhausted.")
@@ -45,9 +46,18 @@ class BudgetEvent:
     )
     request_id: str | None
     trace_id: str | None
+    answers: strawberry.Private[Answers] = strawberry.field(default_factory=dict)
 
     @classmethod
     def of(cls, event: EventRecord) -> BudgetEvent:
+        """One object an event, for all who listen."""
+        shown = event.shown.get(cls)
+        if shown is None:
+            shown = event.shown[cls] = cls._of(event)
+        return shown
+
+    @classmethod
+    def _of(cls, event: EventRecord) -> BudgetEvent:
         payload = event.payload
         return cls(
             id=strawberry.ID(event.event_id),
