@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.amounts import Unit
+from domain.amounts import INT64_MAX, Unit
+from domain.budget.events import MILLION
 from domain.budget.patterns import ScopePattern
 from domain.budget.values import Action, Balance, Caps, Metrics, OveragePolicy, Subject
 from domain.terms import DAY_MS, HOUR_MS, MINUTE_MS
@@ -124,6 +125,11 @@ class Budget:
     def remaining(self) -> int:
         """I1. Negative when debt or a smaller allocation made it so."""
         return self.allocated - self.spent - self.reserved - self.debt
+
+    @property
+    def utilization_millionths(self) -> int:
+        """Spent / allocated, rounded down; of nothing it is nothing."""
+        return min(self.spent * MILLION // self.allocated, INT64_MAX) if self.allocated else 0
 
     @property
     def is_over_limit(self) -> bool:

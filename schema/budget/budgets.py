@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import strawberry
 
 from domain.amounts import Unit
 from domain.budget import answers, records
 from domain.budget.queries import BudgetQuery as BudgetChoice
+from domain.budget.queries import BudgetSort
 from domain.budget.records import BudgetStatus, FundingOperation, RolloverPolicy
 from domain.budget.refusals import BudgetNotFound
 from domain.budget.values import OveragePolicy
@@ -27,6 +28,9 @@ from workers.budget.changes import watched_keys
 from workers.budget.desk import BudgetDesk
 from workers.budget.listing import SeenBudget
 
+USED_FROM: Final = strawberry.argument(description="So many millionths or more of what is allocated are spent.")
+USED_TO: Final = strawberry.argument(description="So many millionths or fewer of what is allocated are spent.")
+
 # -- types -------------------------------------------------------------------------------------------------------------
 
 strawberry.enum(
@@ -41,6 +45,7 @@ strawberry.enum(
     description="CREDIT adds, DEBIT takes away, RESET sets what is allocated, RESET_SPENT begins a period anew, "
     "REPAY_DEBT pays debt back.",
 )
+strawberry.enum(BudgetSort, name="BudgetSort", description="Equals are in the order of their ids.")
 
 
 @strawberry.type
@@ -58,6 +63,9 @@ class Budget:
     spent: Int64
     debt: Int64
     overdraft_limit: Int64
+    utilization_millionths: Int64 = strawberry.field(
+        description="What is spent of what is allocated, in millionths, rounded down; of nothing it is nothing."
+    )
     is_over_limit: bool = strawberry.field(description="Takes no new holds until it is funded.")
     commit_overage_policy: OveragePolicy | None
     rollover_policy: RolloverPolicy
@@ -84,6 +92,7 @@ class Budget:
             spent=Int64(budget.spent),
             debt=Int64(budget.debt),
             overdraft_limit=Int64(budget.overdraft_limit),
+            utilization_millionths=Int64(budget.utilization_millionths),
             is_over_limit=budget.is_over_limit,
             commit_overage_policy=budget.commit_overage_policy,
             rollover_policy=budget.rollover_policy,
@@ -227,11 +236,17 @@ class BudgetQuery:
         status: BudgetStatus | None = None,
         is_over_limit: bool | None = None,
         has_debt: bool | None = None,
-        search: str | None = None,
+        utilization_from_millionths: Annotated[Int64 | None, USED_FROM] = None,
+        utilization_to_millionths: Annotated[Int64 | None, USED_TO] = None,
+        search: Annotated[
+            str | None, strawberry.argument(description="Part of the scope or of the tenant's id.")
+        ] = None,
+        sort_by: BudgetSort = BudgetSort.SCOPE,
+        descending: bool = False,
         first: Annotated[int | None, FIRST] = None,
         after: Annotated[str | None, AFTER] = None,
     ) -> Connection[Budget] | None:
-        """The tenant's budgets by scope, closed ones too."""
+        """The tenant's budgets by scope, or as they are to be sorted; closed ones too."""
         current = operation()
         chosen = BudgetChoice(
             scope_prefix=scope_prefix,
@@ -239,7 +254,11 @@ class BudgetQuery:
             status=status,
             over_limit=is_over_limit,
             has_debt=has_debt,
+            utilization_least_millionths=utilization_from_millionths,
+            utilization_most_millionths=utilization_to_millionths,
             search=search,
+            sort_by=sort_by,
+            descending=descending,
         )
         found = await current.runtime.budget_reads.budgets(
             current.caller,

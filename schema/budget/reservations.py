@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import strawberry
 
 from domain.amounts import Unit
-from domain.budget.queries import ReservationQuery, Window
+from domain.budget.queries import ReservationQuery, ReservationSort, Window
 from domain.budget.records import ReservationStatus
 from domain.budget.values import OveragePolicy
 from domain.outcomes import NotFound
@@ -19,12 +19,19 @@ from schema.paging import AFTER, FIRST, Connection, take
 from schema.scalars import Int64, JSONObject, Millis, int64, json_object, millis
 from workers.budget.listing import SeenReservation
 
+SETTLED: Final = strawberry.argument(description="Only of those that were committed or released.")
+
 # -- types -------------------------------------------------------------------------------------------------------------
 
 strawberry.enum(
     ReservationStatus,
     name="BudgetReservationStatus",
     description="EXPIRED as soon as the grace after the expiry is over.",
+)
+strawberry.enum(
+    ReservationSort,
+    name="BudgetReservationSort",
+    description="Equals are in the order of their ids, whatever the direction.",
 )
 
 
@@ -111,16 +118,27 @@ class BudgetReservationQuery:
         idempotency_key: str | None = None,
         created_from: Millis | None = None,
         created_to: Millis | None = None,
+        expires_from: Millis | None = None,
+        expires_to: Millis | None = None,
+        finalized_from: Annotated[Millis | None, SETTLED] = None,
+        finalized_to: Annotated[Millis | None, SETTLED] = None,
+        sort_by: ReservationSort = ReservationSort.CREATED_AT,
+        descending: bool = True,
         first: Annotated[int | None, FIRST] = None,
         after: Annotated[str | None, AFTER] = None,
     ) -> Connection[BudgetReservation] | None:
-        """The tenant's holds, newest first, whatever became of them. `createdTo` is included."""
+        """The tenant's holds, newest first or as they are to be sorted, whatever became of them. Both ends of a window are
+        included."""
         current = operation()
         chosen = ReservationQuery(
             idempotency_key=idempotency_key,
             status=status,
             subject=None if subject is None else subject.value(),
             created=Window(created_from, created_to),
+            expires=Window(expires_from, expires_to),
+            finalized=Window(finalized_from, finalized_to),
+            sort_by=sort_by,
+            descending=descending,
         )
         found = await current.runtime.budget_reads.reservations(
             current.caller, query=chosen, limit=take(first), cursor=after, tenant_id=tenant_id

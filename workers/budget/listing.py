@@ -109,7 +109,7 @@ def refuse_query(query: Any, tenant: str | None, limit: int) -> InvalidInput | N
     if tenant is not None and not is_kept(tenant):
         return invalid("tenant_id", "no tenant can be called so", reason="charset")
     return (
-        check_range(limit, field="limit", least=1, most=LIMIT_MAX)
+        check_range(limit, field="limit", least=0, most=LIMIT_MAX)
         or check_length(search, field="search", most=SEARCH_MAX)
         or _refuse_lists(query)
         or refuse_texts(query)
