@@ -273,9 +273,10 @@ class Runtime:
     async def stop(self) -> None:
         """End streams, finish what was asked, hand over its events, and leave nothing behind."""
         self.end_streams()
+        at_work = [self.courier.stop(within_s=STOP_WITHIN_S)]
         if self.options.runs_jobs:
-            await self.schedule.stop(within_s=STOP_WITHIN_S)
-        await self.courier.stop(within_s=STOP_WITHIN_S)
+            at_work.append(self.schedule.stop(within_s=STOP_WITHIN_S))
+        await asyncio.gather(*at_work)
         await asyncio.gather(*(lane.stop(within_s=STOP_WITHIN_S) for lane in self._lanes))
         await self.relay.flush(give_up=True)
         await self.supervisor.stop()

@@ -6,7 +6,8 @@ cannot settle what another one has settled meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from domain.budget.queries import Place
@@ -76,23 +77,17 @@ async def flush_settled(connection: AnyConnection, deliveries: Sequence[Delivery
 
 
 _HEALTH: Final = """
-update webhook_head set consecutive_failures = $2, is_failing = $3, last_triggered_at = $4, last_success_at = $5,
-    last_failure_at = $6
-where subscription_id = $1
+update webhook_head h set consecutive_failures = r.consecutive_failures, is_failing = r.is_failing,
+    last_triggered_at = r.last_triggered_at, last_success_at = r.last_success_at, last_failure_at = r.last_failure_at
+from json_populate_recordset(null::webhook_head, $1) r
+where h.subscription_id = any ($2) and h.subscription_id = r.subscription_id
 """
 
 
-async def flush_health(connection: AnyConnection, subscription_id: str, health: Health) -> None:
-    """What the subscription has learned. The caller holds the head."""
-    await connection.execute(
-        _HEALTH,
-        subscription_id,
-        health.consecutive_failures,
-        health.is_failing,
-        health.last_triggered_at,
-        health.last_success_at,
-        health.last_failure_at,
-    )
+async def flush_health(connection: AnyConnection, learned: Mapping[str, Health]) -> None:
+    """What subscriptions have learned. The caller holds the heads."""
+    rows = [{"subscription_id": name, **asdict(health)} for name, health in learned.items()]
+    await connection.execute(_HEALTH, rows, list(learned))
 
 
 _CANCEL: Final = """

@@ -7,6 +7,7 @@ it had sent without writing so down is sent again (at least once), and nothing i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -78,19 +79,16 @@ class Courier:
             self._wake.clear()
             started = time.monotonic()
             try:
-                await self._handing_out.run_once()
+                queued = await self._handing_out.step()
                 took_s = time.monotonic() - started
                 await self._claim()
-                wait_s = await self._until_next_s()
+                wait_s = 0.0 if queued is not None else await self._until_next_s()
             except Unavailable as error:
                 log.warning("webhooks wait: %s", error)
                 took_s, wait_s = 0.0, RETRY_S
             await asyncio.sleep(min(REST_MAX_S, RESTS * took_s))
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait_s)
 
     async def run_once(self) -> Ran:
         """A job: hand out what there is and deliver what is due, until nothing is."""

@@ -31,7 +31,7 @@ from workers.webhooks.writing import tell
 
 PAGE: Final = 500
 """Events that one transaction looks at."""
-QUEUED_MAX: Final = 5_000
+QUEUED_MAX: Final = 1_000
 """Deliveries that one transaction queues, more or less: an event that everybody wants must not make it a long one."""
 
 
@@ -44,12 +44,12 @@ class HandingOut:
     async def run_once(self) -> int:
         """Hand out everything that there is, or nothing while another node is at it. How many deliveries were queued."""
         total = 0
-        while (queued := await self._page()) is not None:
+        while (queued := await self.step()) is not None:
             total += queued
         return total
 
-    async def _page(self) -> int | None:
-        """One transaction. None: there is nothing more to look at."""
+    async def step(self) -> int | None:
+        """One transaction. How many deliveries were queued; None: there is nothing more to look at."""
         async with self._database.transaction() as connection:
             place = await lock_cursor(connection)
             if place is None:

@@ -7,6 +7,7 @@ failed too often, that it is disabled.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -24,13 +25,15 @@ from domain.webhooks.deliveries import (
 )
 from domain.webhooks.events import WebhookEvent, delivery_failed, disabled
 from domain.webhooks.subscriptions import Health, Status, Subscription
-from storage.database import AnyConnection, Database, Row, Unavailable, read_clock
+from storage.database import Database, Row, Unavailable, read_clock
 from storage.webhooks.deliveries import flush_health, flush_settled
 from storage.webhooks.subscriptions import flush_disabled, lock_heads
 from workers import measures
 from workers.clock import Clock
 from workers.ids import IdSource
 from workers.webhooks.writing import tell
+
+log = logging.getLogger("earmark.webhooks")
 
 BATCH_MAX: Final = 200
 """Attempts that one transaction writes down."""
@@ -101,36 +104,47 @@ class Settler:
             for outcome, delivery in settled:
                 if delivery.delivery_id in written:
                     by_subscription[delivery.subscription_id].append((outcome, delivery))
-            going_on: dict[str, int] = {}
-            told: list[WebhookEvent] = []
-            for name, head in heads.items():
-                is_active, events = await self._learn(connection, head, by_subscription[name], now=now)
-                if is_active and head["lease"] == self._lease:
-                    going_on[name] = head["version"]
-                told += events
-            await tell(connection, self._ids, told, now=now)
-        return going_on
+            lessons = [_learn(head, by_subscription[name], now=now) for name, head in heads.items()]
+            if learned := {lesson.name: lesson.health for lesson in lessons if lesson.health is not None}:
+                await flush_health(connection, learned)
+            for lesson in lessons:
+                if lesson.is_worn_out:
+                    await flush_disabled(connection, lesson.name, now=now)
+            await tell(connection, self._ids, [event for lesson in lessons for event in lesson.told], now=now)
+        for lesson in lessons:
+            if lesson.is_worn_out:
+                measures.WEBHOOKS_DISABLED.inc()
+                log.warning("a webhook failed too often and is disabled", extra={"webhook": lesson.name})
+        ours = (lesson for lesson in lessons if lesson.goes_on and heads[lesson.name]["lease"] == self._lease)
+        return {lesson.name: heads[lesson.name]["version"] for lesson in ours}
 
-    async def _learn(
-        self, connection: AnyConnection, head: Row, settled: Sequence[tuple[Outcome, Delivery]], *, now: int
-    ) -> tuple[bool, list[WebhookEvent]]:
-        """What one subscription learns: whether it is active still, and what is to be told."""
-        status = Status(head["status"])
-        if not settled:
-            return status is Status.ACTIVE, []
-        health = Health(**{each.name: head[each.name] for each in fields(Health)})
-        events: list[WebhookEvent] = []
-        for outcome, delivery in settled:
-            if delivery.status is DeliveryStatus.FAILED:
-                events.append(delivery_failed(outcome.subscription, delivery))
-            if outcome.attempt is not None:  # what is given up without one says nothing of the receiver
-                health = health_after(health, delivery, now=now)
-        await flush_health(connection, head["subscription_id"], health)
-        outcome, delivery = settled[-1]
-        subscription = replace(outcome.subscription, status=status, health=health)
-        if is_worn_out(subscription):
-            await flush_disabled(connection, subscription.subscription_id, now=now)
-            events.append(disabled(subscription, reason=TOO_MANY_FAILURES, batch=delivery.delivery_id))
-            measures.WEBHOOKS_DISABLED.inc()
-            return False, events
-        return status is Status.ACTIVE, events
+
+@dataclass(slots=True, kw_only=True)
+class _Lesson:
+    """What one subscription learns. `health` None: nothing."""
+
+    name: str
+    goes_on: bool
+    health: Health | None = None
+    is_worn_out: bool = False
+    told: list[WebhookEvent] = field(default_factory=list)
+
+
+def _learn(head: Row, settled: Sequence[tuple[Outcome, Delivery]], *, now: int) -> _Lesson:
+    status = Status(head["status"])
+    lesson = _Lesson(name=head["subscription_id"], goes_on=status is Status.ACTIVE)
+    if not settled:
+        return lesson
+    health = Health(**{each.name: head[each.name] for each in fields(Health)})
+    for outcome, delivery in settled:
+        if delivery.status is DeliveryStatus.FAILED:
+            lesson.told.append(delivery_failed(outcome.subscription, delivery))
+        if outcome.attempt is not None:  # what is given up without one says nothing of the receiver
+            health = health_after(health, delivery, now=now)
+    lesson.health = health
+    outcome, delivery = settled[-1]
+    subscription = replace(outcome.subscription, status=status, health=health)
+    if is_worn_out(subscription):
+        lesson.is_worn_out, lesson.goes_on = True, False
+        lesson.told.append(disabled(subscription, reason=TOO_MANY_FAILURES, batch=delivery.delivery_id))
+    return lesson
