@@ -41,6 +41,24 @@ class EventRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventSearch:
+    """What to look for in a stream; None is not asked about. `scope`: how the scope path begins; `text`: what is in the
+    scope or the correlation id, in any case; instants are of the occurrence, both ends included."""
+
+    category: str | None = None
+    scope: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = None
+    request_id: str | None = None
+    occurred_from: int | None = None
+    occurred_until: int | None = None
+    text: str | None = None
+
+
+ANYTHING: Final = EventSearch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
     """An event before it has a place: what whoever publishes it knows.
 

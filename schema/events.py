@@ -21,6 +21,11 @@ OF_TENANT: Final = strawberry.argument(description="With all: only events about 
 RESUME: Final = strawberry.argument(
     description="The cursor of an event: every later one follows, once and in order. Without it, from now on."
 )
+CATEGORY: Final = strawberry.argument(description="What the type begins with, such as budget or reservation-grant.")
+SCOPE: Final = strawberry.argument(description="Only events of budgets whose scope path begins so.")
+SINCE: Final = strawberry.argument(name="from", description="Only what occurred at this instant or later.")
+UNTIL: Final = strawberry.argument(description="Only what occurred at this instant or earlier.")
+SEARCH: Final = strawberry.argument(description="Text in the scope or the correlation id, in any case.")
 GRANT_EVENTS: Final = "reservation-grant."
 """How the types of all events about grants begin."""
 
@@ -107,6 +112,14 @@ class EventQuery:
         of_tenant_id: Annotated[strawberry.ID | None, OF_TENANT] = None,
         types: Annotated[list[str] | None, TYPES] = None,
         grant_id: strawberry.ID | None = None,
+        category: Annotated[str | None, CATEGORY] = None,
+        scope: Annotated[str | None, SCOPE] = None,
+        correlation_id: str | None = None,
+        trace_id: str | None = None,
+        request_id: str | None = None,
+        since: Annotated[Millis | None, SINCE] = None,
+        until: Annotated[Millis | None, UNTIL] = None,
+        search: Annotated[str | None, SEARCH] = None,
         first: Annotated[int | None, FIRST] = None,
         after: Annotated[str | None, AFTER] = None,
     ) -> Connection[Event] | None:
@@ -118,6 +131,16 @@ class EventQuery:
             of_tenant_id=of_tenant_id,
             types=types,
             grant_id=grant_id,
+            search={
+                "category": category,
+                "scope": scope,
+                "correlation_id": correlation_id,
+                "trace_id": trace_id,
+                "request_id": request_id,
+                "occurred_from": since,
+                "occurred_until": until,
+                "text": search,
+            },
             first=first,
             after=after,
         )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.events import EventRecord, NewEvent
+from domain.events import ANYTHING, EventRecord, EventSearch, NewEvent
 from storage.database import AnyConnection, Row, affected
+from storage.paging import like
 
 
 class Outbox(StrEnum):
@@ -117,6 +118,18 @@ where tenant_id = $1 and payload ? 'grantId' and payload ->> 'grantId' = $2 and 
     and ($4::text[] is null or type = any ($4))
 order by seq limit $5
 """
+_PAGE_OF_SEARCH: Final = """
+select * from event
+where tenant_id = $1 and seq > $2 and ($3::text[] is null or type = any ($3)) and ($4::text is null or subject = $4)
+    and ($6::text is null or split_part(type, '.', 1) = $6)
+    and ($7::text is null or starts_with(payload ->> 'scope', $7))
+    and ($8::text is null or (payload ? 'correlation_id' and payload ->> 'correlation_id' = $8))
+    and ($9::text is null or trace_id = $9)
+    and ($10::text is null or request_id = $10)
+    and ($11::bigint is null or occurred_at >= $11) and ($12::bigint is null or occurred_at <= $12)
+    and ($13::text is null or payload ->> 'correlation_id' ilike $13 or payload ->> 'scope' ilike $13)
+order by seq limit $5
+"""
 
 
 async def page_events(
@@ -127,12 +140,17 @@ async def page_events(
     types: Sequence[str] | None = None,
     tenant_id: str | None = None,
     grant_id: str | None = None,
+    search: EventSearch = ANYTHING,
     limit: int,
 ) -> list[EventRecord]:
     """A page of one stream, oldest first, filtered."""
     kinds = list(types) if types is not None else None
     if grant_id is not None:
         rows = await connection.fetch(_PAGE_OF_GRANT, stream, grant_id, after, kinds, limit)
+    elif search != ANYTHING:
+        *wanted, text = astuple(search)
+        pattern = like(text) if text else None
+        rows = await connection.fetch(_PAGE_OF_SEARCH, stream, after, kinds, tenant_id, limit, *wanted, pattern)
     else:
         rows = await connection.fetch(_PAGE, stream, after, kinds, tenant_id, limit)
     return [event_of(row) for row in rows]

@@ -66,3 +66,9 @@ async def fetch_page(
         positions=tuple(Position(row["created_at"], row[id_column]) for row in shown),
         has_more=len(rows) > first,
     )
+
+
+def like(text: str) -> str:
+    """A pattern that finds the text anywhere."""
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

@@ -13,8 +13,9 @@ from typing import Any, Final
 from domain.amounts import Unit
 from domain.budget.events import AuditEntry
 from domain.budget.queries import AuditQuery, AuditSort, Place
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.database import AnyConnection, Row, affected
+from storage.paging import like
 
 
 def audit_row(tenant_id: str, entry_id: str, entry: AuditEntry) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Final
 
 from domain.budget.queries import EventQuery, EventSort, Place
 from domain.events import EventRecord
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.budget.pages import confined
 from storage.database import AnyConnection
 from storage.events import event_of
+from storage.paging import like
 
 _CATEGORY: Final = "split_part(type, '.', 1)"
 _CORRELATION: Final = "payload ->> 'correlation_id'"

@@ -8,9 +8,10 @@ from typing import Final
 from domain.amounts import INT64_MAX
 from domain.budget.queries import KeyQuery, KeySort, KeyStatus, Place
 from domain.tenancy import ApiKey
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.database import AnyConnection, Row
 from storage.identity import api_key_of
+from storage.paging import like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,9 +121,3 @@ def _statement(
 select {selected} {after if goes_on else ""}
 order by {column.compared} {direction}, {id_column} collate "C" limit {limit}
 """
-
-
-def like(text: str) -> str:
-    """A pattern that finds the text anywhere."""
-    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"

@@ -11,10 +11,11 @@ from domain.budget.queries import Place, TenantQuery, TenantSort
 from domain.budget.records import Budget, Tenant, TenantStatus
 from domain.events import MIRROR, EventRecord
 from storage.budget.books import head_of
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.budget.rows import budget_of
 from storage.database import AnyConnection, Row
 from storage.events import event_of
+from storage.paging import like
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
 

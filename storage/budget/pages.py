@@ -19,9 +19,10 @@ from domain.budget.queries import (
     ReservationSort,
 )
 from domain.budget.records import Budget, BudgetReservation, Policy
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.budget.rows import budget_of, policy_of, reservation_of
 from storage.database import AnyConnection, Row
+from storage.paging import like
 
 
 def confined(scope: str, argument: str) -> str:

@@ -12,9 +12,10 @@ from typing import Any, Final
 from domain.budget.queries import Place
 from domain.webhooks.queries import WebhookQuery, WebhookSort
 from domain.webhooks.subscriptions import Change, Health, RetryPolicy, Status, Subscription
-from storage.budget.keyset import NUMBER, Column, Listing, Page, like
+from storage.budget.keyset import NUMBER, Column, Listing, Page
 from storage.budget.pages import confined
 from storage.database import AnyConnection, Row
+from storage.paging import like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,59 @@ async def test_events_are_paged_oldest_first_and_filtered(world: World) -> None:
     assert [edge["node"]["tenantId"] for edge in active["edges"]] == ["a"]
 
 
+FOUND = """query ($category: String, $scope: String, $correlation: String, $trace: String, $request: String,
+    $from: Millis, $until: Millis, $search: String, $grant: ID) {
+  events(all: true, category: $category, scope: $scope, correlationId: $correlation, traceId: $trace,
+      requestId: $request, from: $from, until: $until, search: $search, grantId: $grant) {
+    edges { node { type tenantId requestId traceId } }
+  }
+}"""
+
+
+async def test_events_are_found_by_what_they_have_in_common(world: World) -> None:
+    """The filters of the event log under /v1."""
+    await world.create_grant(endsAt=BASE + HOUR)
+    await world.mutate(
+        "createBudget",
+        {
+            "tenantId": "a",
+            "scope": "tenant:a/agent:x",
+            "unit": "TOKENS",
+            "allocated": {"unit": "TOKENS", "amount": "5"},
+        },
+    )
+    world.clock.advance(HOUR)
+    await world.create_grant(grantTenantId="b")
+    await relayed(world, 5)
+
+    async def types(**wanted: Any) -> list[str]:
+        edges = (await world.data(FOUND, **wanted))["events"]["edges"]
+        return [edge["node"]["type"] for edge in edges]
+
+    assert await types(category="budget") == ["budget.created"]
+    assert await types(scope="TENANT:a/agent") == ["budget.created"]
+    assert await types(search="AGENT:X") == ["budget.created"]
+    assert await types(scope="tenant:a/agent:xy") == []
+    assert await types(category="reservation-grant", until=BASE) == [
+        "reservation-grant.created",
+        "reservation-grant.active",
+    ]
+    assert set(await types(trace="trace", category="reservation-grant")) >= {"reservation-grant.created"}
+    assert await types(request="nobody's") == []
+    assert await types(correlation="nobody's") == []
+
+
+async def test_a_search_that_makes_no_sense_names_its_field(world: World) -> None:
+    for wanted, field in (
+        ({"from": 2, "until": 1}, "from"),
+        ({"search": ""}, "search"),
+        ({"scope": "x" * 1_025}, "scope"),
+    ):
+        result = await world.ask(FOUND, None, **wanted)
+        assert result.errors is not None
+        assert (result.errors[0].extensions or {})["field"] == field
+
+
 async def test_only_root_sees_the_events_of_everybody(world: World) -> None:
     result = await world.ask(EVENTS, world.callers["a"], all=True)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from domain.authority import Permission
 from domain.capacity.boundaries import TYPES
-from domain.events import MIRROR, EventRecord, check_cursor, encode_cursor
+from domain.events import ANYTHING, MIRROR, EventRecord, EventSearch, check_cursor, encode_cursor
 from domain.identity import GRANT_ID, TENANT_ID
 from domain.outcomes import AccessDenied, InvalidInput, Refusal
 from domain.paging import check_first
-from domain.shapes import Shape, check_optional_text, check_text
+from domain.shapes import Shape, check_optional_integer, check_optional_text, check_text
 from storage.events import page_events, read_stream
 from workers.capacity.reading import Reading, check_flag, check_words, refuse_reader
 from workers.request import Caller
+
+SEARCHED: Final = re.compile(r"[^\0\ud800-\udfff]{1,1024}")
+"""What a text that is looked for can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class EventFilter:
     grant_id: str | None = None
     subject: str | None = None
     """The tenant that an event is about, where the stream is the mirror."""
+    search: EventSearch = ANYTHING
+    """For pages only."""
 
     def accepts(self, event: EventRecord) -> bool:
         return (
@@ -61,6 +67,7 @@ class EventReads(Reading):
         types: Any = None,
         grant_id: Any = None,
         after: Any = None,
+        search: Mapping[str, Any] | None = None,
         right: Permission = Permission.QUOTAS_READ,
     ) -> EventFilter | Refusal:
         """What a page or a subscription of events may show: the tenant's stream; with `all_tenants` the mirror, for
@@ -79,7 +86,11 @@ class EventReads(Reading):
                 types=check_words(types, "types"),
                 grant_id=check_optional_text(grant_id, "grantId", GRANT_ID),
                 subject=check_optional_text(of_tenant_id, "ofTenantId", TENANT_ID),
+                search=_check_search(**(search or {})),
             )
+            if chosen.grant_id is not None and chosen.search != ANYTHING:
+                message = "the events of one grant are not searched any further"
+                raise Shape(InvalidInput(field="grantId", reason="too-many-filters", message=message))
         except Shape as shape:
             return shape.refusal
         denied: AccessDenied | None = refuse_reader(caller, right, tenant_id=tenant_id, as_root=everybody)
@@ -117,6 +128,7 @@ class EventReads(Reading):
                 types=chosen.types,
                 tenant_id=chosen.subject,
                 grant_id=chosen.grant_id,
+                search=chosen.search,
                 limit=count + 1,
             )
         found = [event for event in found if chosen.accepts(event)]  # a grant is of one tenant: all of them or none
@@ -134,6 +146,22 @@ class EventReads(Reading):
         async with self._moment() as connection:
             _, last = await read_stream(connection, chosen.stream)
         return encode_cursor(chosen.stream, last)
+
+
+def _check_search(
+    *, occurred_from: Any = None, occurred_until: Any = None, scope: Any = None, **texts: Any
+) -> EventSearch:
+    """Scopes are kept in lower case. Raises `Shape`."""
+    since, until = check_optional_integer(occurred_from, "from"), check_optional_integer(occurred_until, "until")
+    if since is not None and until is not None and since > until:
+        raise Shape(InvalidInput(field="from", reason="after-end", message="from lies after until"))
+    names = {"category": "category", "correlation_id": "correlationId", "trace_id": "traceId"}
+    names |= {"request_id": "requestId", "text": "search"}
+    checked = {name: check_optional_text(texts.get(name), shown, SEARCHED) for name, shown in names.items()}
+    path = check_optional_text(scope, "scope", SEARCHED)
+    return EventSearch(
+        scope=None if path is None else path.lower(), occurred_from=since, occurred_until=until, **checked
+    )
 
 
 def _page(found: Sequence[EventRecord], stream: str, *, first: int, after: int, last: int) -> EventPage:
