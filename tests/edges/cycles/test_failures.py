@@ -8,6 +8,7 @@ import domain.budget.refusals
 from domain.amounts import Unit
 from domain.budget.refusals import BudgetNotFound, Denial, Duplicate, RateLimited, UnitMismatch
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Refusal
+from domain.webhooks.refusals import ReplayInProgress, WebhookUrlInvalid
 from server.rest.cycles.failures import ADMIN, RUNTIME, ErrorCode, Plane, failure_of
 
 SHARED = (InvalidInput, AccessDenied, NotFound, InvalidState, Conflict)
@@ -49,7 +50,7 @@ def budget_refusals() -> set[type[Refusal]]:
 
 
 def test_both_tables_are_total() -> None:
-    assert set(ADMIN) == budget_refusals()
+    assert set(ADMIN) == budget_refusals() | {WebhookUrlInvalid, ReplayInProgress}
     assert set(RUNTIME) == budget_refusals() - GOVERNANCE_ONLY
 
 

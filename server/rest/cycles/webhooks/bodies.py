@@ -46,9 +46,9 @@ def _millionths(multiplier: float) -> int:
     return int(exact)
 
 
-class CreateBody(Closed, frozen=True):
-    url: str
-    event_types: list[str]
+class SubscriptionBody(Closed, frozen=True):
+    """What a new one and a change have in common."""
+
     event_categories: list[str] | None = None
     name: str | None = None
     description: str | None = None
@@ -60,38 +60,38 @@ class CreateBody(Closed, frozen=True):
     disable_after_failures: int | None = None
     metadata: dict[str, Any] | None = None
 
+    def plain(self) -> dict[str, Any]:
+        """What goes on as it is."""
+        names = ("url", "name", "description", "scope_filter", "thresholds", "signing_secret", "headers", "metadata")
+        return {name: getattr(self, name) for name in names}
+
+
+class CreateBody(SubscriptionBody, frozen=True, kw_only=True):
+    url: str
+    event_types: list[str]
+
     def given(self) -> dict[str, Any]:
         """By the desk's names. Raises `Shape`."""
-        plain = ("url", "event_types", "name", "description", "scope_filter", "thresholds", "signing_secret", "headers")
         failures = self.disable_after_failures
         return {
-            **{name: getattr(self, name) for name in (*plain, "metadata")},
+            **self.plain(),
+            "event_types": self.event_types,
             "event_categories": self.event_categories or (),
             "retry_policy": DEFAULT_RETRIES if self.retry_policy is None else self.retry_policy.value(),
             "disable_after_failures": DEFAULT_FAILURES if failures is None else failures,
         }
 
 
-class UpdateBody(Closed, frozen=True):
+class UpdateBody(SubscriptionBody, frozen=True):
     url: str | None = None
     event_types: list[str] | None = None
-    event_categories: list[str] | None = None
-    name: str | None = None
-    description: str | None = None
-    scope_filter: str | None = None
-    thresholds: dict[str, Any] | None = None
-    signing_secret: str | None = None
-    headers: dict[str, str] | None = None
-    retry_policy: RetryBody | None = None
-    disable_after_failures: int | None = None
     status: Literal["ACTIVE", "PAUSED"] | None = None
-    metadata: dict[str, Any] | None = None
 
     def changes(self) -> WebhookChanges:
         """Raises `Shape`."""
-        plain = ("url", "name", "description", "scope_filter", "thresholds", "signing_secret", "headers", "metadata")
         return WebhookChanges(
-            **{name: getattr(self, name) for name in (*plain, "disable_after_failures")},
+            **self.plain(),
+            disable_after_failures=self.disable_after_failures,
             event_types=None if self.event_types is None else tuple(self.event_types),
             event_categories=None if self.event_categories is None else tuple(self.event_categories),
             retry_policy=None if self.retry_policy is None else self.retry_policy.value(),
