@@ -155,7 +155,7 @@ class Runtime:
         measures.ACTORS.labels(context="capacity").set_function(lambda: len(directory))
         self.asker = CapacityAsker(self.database, directory, self.ids, self.clock)
         self.grants = GrantDesk(self.asker)
-        self.instances = InstanceDesk(self.asker)
+        self.instances = InstanceDesk(self.asker, self._committed)
         self.reservations = ReservationDesk(self.asker, gone_after_misses=self.options.gone_after_misses)
         self.guards = CapacityGuards(self.asker, self._committed)
         self.reads = CapacityReads(self.asker)

@@ -77,7 +77,9 @@ def _start(state: CapacityState, grant: Grant) -> None:
     state.set_applied(grant, started=True, ended=False)
     state.publish(grant_event(ACTIVE, grant, at=grant.starts_at))
     outsiders = [
-        instance for instance in state.outsiders.get(grant.tenant_id, {}).values() if state.takes_in(grant, instance)
+        instance
+        for instance in state.outsiders.get(grant.tenant_id, {}).values()
+        if state.takes_in(grant, instance, at=grant.starts_at)
     ]
     room = grant.slots - state.held(grant.grant_id)
     for instance in sorted(outsiders, key=lambda instance: instance.age)[:room]:
@@ -88,13 +90,15 @@ def _release_instances(state: CapacityState, grant: Grant, *, at: int, hand_over
     members = sorted(state.members[grant.grant_id].values(), key=lambda instance: instance.age)
     heirs = state.live_grants(grant.tenant_id, at=at) if hand_over and members else []
     for instance in members:
-        heir = _first_with_room(state, instance, heirs) if instance.is_running else None  # R36: a stopped one is let go
+        heir = (
+            _first_with_room(state, instance, heirs, at=at) if instance.is_running else None
+        )  # R36: a stopped one is let go
         _move(state, instance, heir, at=at)
 
 
-def _first_with_room(state: CapacityState, instance: Instance, grants: Iterable[Grant]) -> Grant | None:
+def _first_with_room(state: CapacityState, instance: Instance, grants: Iterable[Grant], *, at: int) -> Grant | None:
     for grant in grants:
-        if state.takes_in(grant, instance) and state.held(grant.grant_id) < grant.slots:
+        if state.takes_in(grant, instance, at=at) and state.held(grant.grant_id) < grant.slots:
             return grant
     return None
 

@@ -29,7 +29,8 @@ class Surroundings:
     pools: frozenset[str] = frozenset()
     past_grants: Mapping[str, Grant] = field(default_factory=dict)
     """Grants that a command names and the state no longer holds."""
-    past_instances: Mapping[str, Instance] = field(default_factory=dict)
+    past_instances: Mapping[tuple[str, str], Instance] = field(default_factory=dict)
+    """The same by (key, instance id): one that has moved is remembered by several reservations."""
 
     def is_offered(self, pool_id: str, tenant_id: str) -> bool:
         return (pool_id, tenant_id) in self.offers or (pool_id, EVERYBODY) in self.offers
@@ -70,13 +71,38 @@ class PlaceInstance:
     tenant_id: str
     project_id: str
     name: str
+    wanted_pool_id: str | None = None
     grants_only: bool = False
     """Take only a slot of an own grant: the first pass over several reservations of one flavor (D32)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeekSlot:
+    """Whether there is room for an instance that is at another reservation. Nothing is taken."""
+
+    tenant_id: str
+    project_id: str
+    billing: Billing
+    grants_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartInstance:
     instance_id: str
+    project_id: str | None = None
+    """The project that it is in from now on; None: the one that it is in."""
+    in_place: bool = False
+    """Not if it has to be placed afresh (D27): that is told, for it may belong elsewhere now (D32)."""
+    grants_only: bool = False
+    """As in `PlaceInstance`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeProject:
+    """Put an instance into another project of its tenant (D39)."""
+
+    instance_id: str
+    project_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +170,9 @@ CapacityCommand: TypeAlias = (
     | EndGrant
     | AmendGrant
     | PlaceInstance
+    | SeekSlot
     | StartInstance
+    | ChangeProject
     | StopInstance
     | DeleteInstance
     | AttachInstance

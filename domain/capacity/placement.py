@@ -1,13 +1,16 @@
-"""Decisions about instances: where one may run, and what a stopped one keeps (R18..R29, R36, D27, D28)."""
+"""Decisions about instances: where one may run, and what a stopped one keeps (R18..R29, R36, D27, D28, D39)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from domain.capacity.commands import (
     AttachInstance,
+    ChangeProject,
     DeleteInstance,
     PlaceInstance,
+    SeekSlot,
     StartInstance,
     StopInstance,
     Surroundings,
@@ -19,6 +22,8 @@ from domain.outcomes import Accepted, InvalidInput, InvalidState, NotFound, Outc
 
 NO_SLOT = CapacityUnavailable(message="no slot of the reservation is free for this instance")
 """R28: to a tenant the refusal carries no totals, and does not tell a full reservation from granted slots."""
+UNPLACED = CapacityUnavailable(message="the instance holds no slot: it has to be placed afresh")
+"""Between a desk and the books: the instance is not started where it is, but by R25 over all reservations (D27, D32)."""
 
 
 def decide_place(
@@ -30,10 +35,14 @@ def decide_place(
     """
     if refusal := _refuse_project(command.tenant_id, command.project_id, around=around):
         return refusal
-    if state is None or not _is_offered(state, command.tenant_id, around=around):
-        return NO_SLOT
-    slot = _find_slot(state, state.live_grants(command.tenant_id, at=now), command.project_id)
-    if isinstance(slot, CapacityUnavailable) or (command.grants_only and slot is None):
+    seeking = SeekSlot(
+        tenant_id=command.tenant_id,
+        project_id=command.project_id,
+        billing=Billing.NORMAL,
+        grants_only=command.grants_only,
+    )
+    slot = _find_slot(state, seeking, around=around, now=now)
+    if state is None or isinstance(slot, CapacityUnavailable):
         return NO_SLOT
     instance = Instance(
         instance_id=command.instance_id,
@@ -42,33 +51,88 @@ def decide_place(
         name=command.name,
         created_at=now,
         run_state=RunState.RUNNING,
-        grant_id=slot.grant_id if slot else None,
+        grant_id=slot,
+        wanted_pool_id=command.wanted_pool_id,
     )
     state.add_instance(instance, at=now)
     return Accepted(instance)
+
+
+def decide_seek(
+    state: CapacityState | None, command: SeekSlot, *, around: Surroundings, now: int
+) -> Outcome[Instance | None]:
+    """Whether R25 has a slot here. Refuses INVALID_INPUT (project), then CAPACITY_UNAVAILABLE. Changes nothing."""
+    if refusal := _refuse_project(command.tenant_id, command.project_id, around=around):
+        return refusal
+    slot = _find_slot(state, command, around=around, now=now)
+    return slot if isinstance(slot, CapacityUnavailable) else Accepted(None)
 
 
 def decide_start(
     state: CapacityState | None, command: StartInstance, *, around: Surroundings, now: int
 ) -> Outcome[Instance]:
     """Run a stopped instance again. In its grant it needs physical room and nothing else (R23, D28); outside it is
-    placed afresh (R36, D27); one whose reservation is gone runs on demand. A running one comes back unchanged.
+    placed afresh (R36, D27); one whose reservation is gone runs on demand. A running one comes back unchanged, but for
+    the project that it is to be in: of that and the start, both happen or neither (B23).
 
     Refuses NOT_FOUND, INVALID_STATE (deleted), INVALID_INPUT (its project is gone), CAPACITY_UNAVAILABLE.
+    """
+    instance = find_instance(state, command.instance_id, around=around)
+    if refusal := _refuse_start(instance, command, around=around):
+        return refusal
+    assert state is not None
+    assert instance is not None
+    project_id = command.project_id or instance.project_id
+    if instance.is_running:
+        _change_project(state, instance, project_id, now=now)
+        return Accepted(instance)
+    grant_id = _slot_to_restart(state, instance, command, around=around, now=now)
+    if isinstance(grant_id, CapacityUnavailable):
+        return grant_id
+    instance.project_id = project_id
+    state.set_run_state(instance, RunState.RUNNING, at=now, grant_id=grant_id)
+    return Accepted(instance)
+
+
+def decide_start_elsewhere(
+    origin: CapacityState, target: CapacityState, command: StartInstance, *, around: Surroundings, now: int
+) -> Outcome[Instance]:
+    """Run a stopped instance of `origin` on `target`: it leaves the books of the one for those of the other (D27, D32).
+
+    Refuses as `decide_start`, and CAPACITY_UNAVAILABLE too when it need not be placed afresh after all.
+    """
+    instance = find_instance(origin, command.instance_id, around=around)
+    if refusal := _refuse_start(instance, command, around=around):
+        return refusal
+    assert instance is not None
+    if not _is_unplaced(origin, instance, command):
+        return NO_SLOT
+    seeking = _seeking(instance, command)
+    slot = _find_slot(target, seeking, around=around, now=now)
+    if isinstance(slot, CapacityUnavailable):
+        return slot
+    moved = replace(instance, project_id=seeking.project_id, run_state=RunState.RUNNING, grant_id=slot)
+    origin.send_away(instance, to=target.reservation.key)
+    target.take_over(moved, at=now)
+    return Accepted(moved)
+
+
+def decide_change_project(
+    state: CapacityState | None, command: ChangeProject, *, around: Surroundings, now: int
+) -> Outcome[Instance]:
+    """Put an instance into another project of its tenant: a grant that does not serve that one is left now, another is
+    entered at its next boundary (D39). What has run stays the former project's.
+
+    Refuses NOT_FOUND, INVALID_STATE (deleted), INVALID_INPUT (project).
     """
     instance = find_instance(state, command.instance_id, around=around)
     if state is None or instance is None:
         return NotFound(field="instanceId", message="no such instance")
     if instance.run_state is RunState.DELETED:
         return InvalidState(state="deleted", message="the instance is deleted")
-    if instance.is_running:
-        return Accepted(instance)
-    if refusal := _refuse_project(instance.tenant_id, instance.project_id, around=around):
+    if refusal := _refuse_project(instance.tenant_id, command.project_id, around=around):
         return refusal
-    grant_id = _slot_to_restart(state, instance, now=now)
-    if isinstance(grant_id, CapacityUnavailable):
-        return grant_id
-    state.set_run_state(instance, RunState.RUNNING, at=now, grant_id=grant_id)
+    _change_project(state, instance, command.project_id, now=now)
     return Accepted(instance)
 
 
@@ -118,6 +182,8 @@ def decide_attach(
         return InvalidState(state="gone", message="the reservation is gone")
     if refusal := _refuse_project(command.tenant_id, command.project_id, around=around):
         return refusal
+    if _has_moved(state, command.instance_id, around=around):
+        return NotFound(field="instanceId", message="no such instance on this reservation")
     known = find_instance(state, command.instance_id, around=around)
     if known is not None:
         return _attach_again(state, known, command, now=now)
@@ -135,11 +201,20 @@ def decide_attach(
 
 
 def find_instance(state: CapacityState | None, instance_id: str, *, around: Surroundings) -> Instance | None:
-    if state is not None and instance_id in state.instances:
+    """Wherever it is remembered here; None too for one that has moved on to another reservation."""
+    if state is None:
+        return None
+    if instance_id in state.instances:
         return state.instances[instance_id]
-    if state is not None and instance_id in state.changes.instances:
+    if instance_id in state.changes.instances:
         return state.changes.instances[instance_id]  # deleted by a command before, in this very turn
-    return around.past_instances.get(instance_id)
+    past = around.past_instances.get((state.reservation.key, instance_id))
+    return past if past is not None and past.moved_to is None else None
+
+
+def _has_moved(state: CapacityState, instance_id: str, *, around: Surroundings) -> bool:
+    past = around.past_instances.get((state.reservation.key, instance_id))
+    return past is not None and past.moved_to is not None
 
 
 def _attach_again(state: CapacityState, instance: Instance, command: AttachInstance, *, now: int) -> Outcome[Instance]:
@@ -154,16 +229,20 @@ def _attach_again(state: CapacityState, instance: Instance, command: AttachInsta
     return Accepted(instance)
 
 
-def _find_slot(state: CapacityState, grants: Iterable[Grant], project_id: str) -> Grant | CapacityUnavailable | None:
+def _find_slot(
+    state: CapacityState | None, seeking: SeekSlot, *, around: Surroundings, now: int
+) -> str | CapacityUnavailable | None:
     """The one of its tenant's live grants to go into, None for an ordinary slot, or the refusal: the steps of R25."""
-    if state.reservation.status is not ReservationStatus.READY:
+    if state is None or not _is_offered(state, seeking.tenant_id, around=around):
         return NO_SLOT
-    if state.in_use >= state.reservation.total:
+    if state.reservation.status is not ReservationStatus.READY or state.in_use >= state.reservation.total:
         return NO_SLOT
-    fitting = _with_room(state, grants, project_id)
+    may_enter = seeking.billing is Billing.NORMAL  # one that is billed to nobody is never in a grant (R31)
+    grants = state.live_grants(seeking.tenant_id, at=now) if may_enter else []
+    fitting = _with_room(state, grants, seeking.project_id)
     if fitting is not None:
-        return fitting
-    return None if state.free >= 1 else NO_SLOT
+        return fitting.grant_id
+    return None if state.free >= 1 and not seeking.grants_only else NO_SLOT
 
 
 def _with_room(state: CapacityState, grants: Iterable[Grant], project_id: str) -> Grant | None:
@@ -173,15 +252,52 @@ def _with_room(state: CapacityState, grants: Iterable[Grant], project_id: str) -
     return None
 
 
-def _slot_to_restart(state: CapacityState, instance: Instance, *, now: int) -> str | CapacityUnavailable | None:
+def _refuse_start(instance: Instance | None, command: StartInstance, *, around: Surroundings) -> Refusal | None:
+    if instance is None:
+        return NotFound(field="instanceId", message="no such instance")
+    if instance.run_state is RunState.DELETED:
+        return InvalidState(state="deleted", message="the instance is deleted")
+    if instance.is_running and command.project_id is None:
+        return None
+    return _refuse_project(instance.tenant_id, command.project_id or instance.project_id, around=around)
+
+
+def _is_unplaced(state: CapacityState, instance: Instance, command: StartInstance) -> bool:
+    """Whether nothing is its own to start on: it is in no grant, or in one that does not serve its new project."""
+    if instance.is_running or not instance.attached:
+        return False
+    if instance.grant_id is None:
+        return True
+    return not state.grants[instance.grant_id].serves(command.project_id or instance.project_id)
+
+
+def _slot_to_restart(
+    state: CapacityState, instance: Instance, command: StartInstance, *, around: Surroundings, now: int
+) -> str | CapacityUnavailable | None:
     if not instance.attached:
         return None
-    if instance.grant_id is not None:
+    if not _is_unplaced(state, instance, command):
         return NO_SLOT if state.in_use >= state.reservation.total else instance.grant_id
-    may_enter = instance.billing is Billing.NORMAL  # one that is billed to nobody is never in a grant (R31)
-    grants = state.live_grants(instance.tenant_id, at=now) if may_enter else []
-    slot = _find_slot(state, grants, instance.project_id)
-    return slot.grant_id if isinstance(slot, Grant) else slot
+    if command.in_place:
+        return UNPLACED
+    return _find_slot(state, _seeking(instance, command), around=around, now=now)
+
+
+def _seeking(instance: Instance, command: StartInstance) -> SeekSlot:
+    return SeekSlot(
+        tenant_id=instance.tenant_id,
+        project_id=command.project_id or instance.project_id,
+        billing=instance.billing,
+        grants_only=command.grants_only,
+    )
+
+
+def _change_project(state: CapacityState, instance: Instance, project_id: str, *, now: int) -> None:
+    if project_id == instance.project_id:
+        return
+    grant = state.grants.get(instance.grant_id or "")
+    stays = grant is not None and grant.serves(project_id)
+    state.set_project(instance, project_id, at=now, grant_id=instance.grant_id if stays else None)
 
 
 def _is_offered(state: CapacityState, tenant_id: str, *, around: Surroundings) -> bool:

@@ -8,8 +8,8 @@ what has changed since the last flush.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from domain.capacity.things import (
     Billing,
@@ -101,8 +101,8 @@ class CapacityState:
         """Slots of the grants whose start is applied and whose end is not."""
         self._due: list[tuple[int, int, int, int, str]] = []
         self._forgotten_at = 0
-        self.deserted: frozenset[str] = frozenset()
-        """Projects that a grant is restricted to and that are deleted, as far as the turn has looked (D30)."""
+        self.deserted: Mapping[str, int] = {}
+        """Projects that a grant is restricted to and that are deleted, and since when, as far as the turn has looked."""
         self.changes = Changes()
         for grant in self.grants.values():
             self._count_live(grant, +1)
@@ -145,10 +145,13 @@ class CapacityState:
         mine = (grant for grants in self.tenant_grants.values() for grant in grants.values())
         return {grant.project_id for grant in mine if grant.project_id is not None}
 
-    def takes_in(self, grant: Grant, instance: Instance) -> bool:
-        """Whether the grant may take in what runs already: R26, R31, and none whose project is deleted (D30)."""
-        may_enter = grant.serves(instance.project_id) and instance.billing is Billing.NORMAL
-        return may_enter and grant.project_id not in self.deserted
+    def takes_in(self, grant: Grant, instance: Instance, *, at: int) -> bool:
+        """Whether the grant may take in what runs already: R26, R31, and none once its project is deleted (D30). That a
+        boundary is applied late changes nothing: the project is looked at as it was at that instant."""
+        if not grant.serves(instance.project_id) or instance.billing is not Billing.NORMAL:
+            return False
+        deleted_at = self.deserted.get(grant.project_id or "")
+        return deleted_at is None or at <= deleted_at
 
     def open_grants(self, *, at: int) -> list[Grant]:
         """Scheduled and active ones, by (start, id)."""
@@ -236,9 +239,22 @@ class CapacityState:
         self._open_segment(instance, at)
         self._touch(instance)
 
-    def set_billing(self, instance: Instance, billing: Billing, *, at: int) -> None:
-        instance.billing = billing
-        self.place(instance, at=at, grant_id=None)
+    def set_project(self, instance: Instance, project_id: str, *, at: int, grant_id: str | None) -> None:
+        """What runs from `at` on is the new project's (D39); `grant_id` is where it belongs afterwards."""
+        instance.project_id = project_id
+        self.place(instance, at=at, grant_id=grant_id, attached=instance.attached)
+
+    def send_away(self, instance: Instance, *, to: str) -> None:
+        """A stopped instance goes to another reservation's books. What it ran here stays, to be billed as it was."""
+        assert not instance.is_running, "what runs holds a slot here"
+        self._leave(instance)
+        self._touch(replace(instance, run_state=RunState.DELETED, grant_id=None, moved_to=to))
+
+    def take_over(self, instance: Instance, *, at: int) -> None:
+        """An instance comes from another reservation's books, and runs here from `at` on."""
+        self._enter(instance)
+        self._open_segment(instance, at)
+        self._touch(instance)
 
     def publish(self, event: CapacityEvent) -> None:
         self.changes.events.append(event)
@@ -317,7 +333,12 @@ class CapacityState:
         if not instance.is_running:
             return
         instance.segment = Segment(
-            number=instance.segment_count, from_at=at, to_at=None, mode=instance.mode, grant_id=instance.grant_id
+            number=instance.segment_count,
+            from_at=at,
+            to_at=None,
+            mode=instance.mode,
+            grant_id=instance.grant_id,
+            project_id=instance.project_id,
         )
         instance.segment_count += 1
         self.changes.segments[instance.instance_id, instance.segment.number] = instance.segment

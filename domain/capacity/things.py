@@ -135,6 +135,8 @@ class Segment:
     to_at: int | None
     mode: Mode
     grant_id: str | None
+    project_id: str
+    """Whose usage it is: what ran before a change of project stays with the former one (D39)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +151,10 @@ class Instance:
     grant_id: str | None = None
     attached: bool = True
     """False once its reservation is gone: it is on demand until root attaches it again (R56, D14)."""
+    wanted_pool_id: str | None = None
+    """The pool that was asked for when it was created: it is placed in no other."""
+    moved_to: str | None = None
+    """The reservation that it has moved to. What is left here is what it ran here: to every decision it is not here."""
     segment: Segment | None = None
     """The open one, while it runs."""
     segment_count: int = 0
@@ -156,6 +162,11 @@ class Instance:
     @property
     def is_running(self) -> bool:
         return self.run_state is RunState.RUNNING
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Stopped outside of any grant: no count of any reservation has it in (D27)."""
+        return self.run_state is RunState.STOPPED and self.attached and self.grant_id is None
 
     @property
     def mode(self) -> Mode:

@@ -97,6 +97,18 @@ class InstanceInput:
 
 
 @strawberry.input
+class ChangeInstanceProjectInput:
+    """Names an instance, and the project of its tenant that it is to be in. With `start` it runs afterwards, or nothing
+    has changed."""
+
+    tenant_id: strawberry.ID | None = None
+    instance_id: strawberry.ID
+    project_id: strawberry.ID
+    start: bool = False
+    idempotency_key: str | None = None
+
+
+@strawberry.input
 class AttachInstanceInput:
     """Counts in an instance that runs at the provider already; with `instanceId`, one that is on demand since its
     capacity reservation was gone."""
@@ -118,6 +130,7 @@ CreateInstanceResult = result("CreateInstanceResult", Instance, CapacityUnavaila
 StartInstanceResult = result("StartInstanceResult", Instance, CapacityUnavailable)
 StopInstanceResult = result("StopInstanceResult", Instance)
 DeleteInstanceResult = result("DeleteInstanceResult", Instance)
+ChangeInstanceProjectResult = result("ChangeInstanceProjectResult", Instance, CapacityUnavailable)
 AttachInstanceResult = result("AttachInstanceResult", Instance)
 
 
@@ -195,7 +208,8 @@ class InstanceMutation:
 
     @answers_with(StartInstanceResult)
     async def start_instance(self, wanted: Annotated[InstanceInput, INPUT]) -> Any:
-        """Starts a stopped instance; one that runs is answered as it is."""
+        """Starts a stopped instance, in its grant; one that is in none is placed like a new one, on any capacity reservation
+        of its flavor that is offered now. One that runs is answered as it is."""
         current = operation()
         return answer(await current.runtime.instances.start(current.caller, **in_own_tenant(wanted)), Instance.of)
 
@@ -210,6 +224,14 @@ class InstanceMutation:
         """Deletes an instance and gives its slot back. Deleting twice is no error."""
         current = operation()
         return answer(await current.runtime.instances.delete(current.caller, **in_own_tenant(wanted)), Instance.of)
+
+    @answers_with(ChangeInstanceProjectResult)
+    async def change_instance_project(self, wanted: Annotated[ChangeInstanceProjectInput, INPUT]) -> Any:
+        """Puts an instance into another project. It leaves a grant that does not serve that one, and enters another when
+        the next one starts or ends."""
+        current = operation()
+        outcome = await current.runtime.instances.change_project(current.caller, **in_own_tenant(wanted))
+        return answer(outcome, Instance.of)
 
     @answers_with(AttachInstanceResult)
     async def attach_instance(self, wanted: Annotated[AttachInstanceInput, INPUT]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -73,7 +74,8 @@ def audit_members(books: Books) -> list[str]:
                 found.append(f"{instance.instance_id} is in a grant, billed {instance.billing}, {instance.run_state}")
     for each in books.segments:
         if each.segment.grant_id is not None:
-            found += _misfit(books.instances[each.instance_id], books.grants.get(each.segment.grant_id))
+            then = replace(books.instances[each.instance_id], project_id=each.segment.project_id)
+            found += _misfit(then, books.grants.get(each.segment.grant_id))
     for moment in past_moments(books):
         for grant_id, running in moment.inside.items():
             if running > moment.live.get(grant_id, 0):
@@ -161,15 +163,17 @@ def audit_used(books: Books) -> list[str]:
 
 
 def audit_segments(books: Books) -> list[str]:
-    """P7. The segments of an instance are numbered without a gap, do not overlap, and one is open just while it runs."""
+    """P7. The segments of an instance are numbered without a gap, do not overlap, and one is open just while it runs: here,
+    and at all reservations that it has been at together."""
     found = []
     segments: dict[str, list[AuditedSegment]] = defaultdict(list)
-    for each in books.segments:
+    for each in [*books.segments, *books.elsewhere]:
         segments[each.instance_id].append(each)
     for instance in books.instances.values():
-        mine = [each.segment for each in segments[instance.instance_id]]
+        mine = sorted((each.segment for each in segments[instance.instance_id]), key=lambda segment: segment.number)
         name = instance.instance_id
-        if [segment.number for segment in mine] != list(range(instance.segment_count)):
+        count = len(mine) if instance.moved_to else instance.segment_count
+        if [segment.number for segment in mine] != list(range(count)):
             found.append(f"{name} has the segments {[segment.number for segment in mine]}")
         spans = [(segment.from_at, ENDLESS if segment.to_at is None else segment.to_at) for segment in mine]
         found += [f"{name} is billed from {since} to {until}" for since, until in spans if until < since]
@@ -177,7 +181,7 @@ def audit_segments(books: Books) -> list[str]:
             if since < until:
                 found.append(f"{name} is billed twice from {since} on")
         is_open = bool(spans) and spans[-1][1] == ENDLESS
-        if is_open != (instance.run_state is RunState.RUNNING):
+        if instance.moved_to is None and is_open != (instance.run_state is RunState.RUNNING):
             found.append(f"{name} is {instance.run_state} and its last segment is {'open' if is_open else 'closed'}")
     return found
 

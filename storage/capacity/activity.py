@@ -183,12 +183,13 @@ async def read_terms(
 
 # -- projects ----------------------------------------------------------------------------------------------------------
 
-_DELETED: Final = "select project_id from project where project_id = any ($1) and deleted_at is not null"
+_DELETED: Final = "select project_id, deleted_at from project where project_id = any ($1) and deleted_at is not null"
 
 
-async def read_deleted_projects(connection: AnyConnection, project_ids: Iterable[str]) -> set[str]:
-    """Those of the named projects that were deleted."""
-    return {row["project_id"] for row in await connection.fetch(_DELETED, sorted(set(project_ids)))}
+async def read_deleted_projects(connection: AnyConnection, project_ids: Iterable[str]) -> dict[str, int]:
+    """Those of the named projects that were deleted, and when."""
+    rows = await connection.fetch(_DELETED, sorted(set(project_ids)))
+    return {row["project_id"]: row["deleted_at"] for row in rows}
 
 
 def _columns(grants: Sequence[GrantPlace]) -> tuple[list[str], list[str], list[str]]:

@@ -53,6 +53,8 @@ class Books:
     instances: Mapping[str, Instance]
     segments: Sequence[AuditedSegment]
     """By instance and number."""
+    elsewhere: Sequence[AuditedSegment]
+    """What its instances ran at other reservations, before they came here or after they left."""
     slot_records: Sequence[SlotRecord]
     used_in_grants: Mapping[tuple[str, int], int]
     """(grant id, hour start) -> recorded instance-milliseconds inside the grant."""
@@ -76,6 +78,12 @@ class Books:
 _GRANTS: Final = 'select * from capacity_grant where key = $1 order by grant_id collate "C"'
 _INSTANCES: Final = 'select * from capacity_instance where key = $1 order by instance_id collate "C"'
 _SEGMENTS: Final = 'select * from capacity_segment where key = $1 order by instance_id collate "C", number'
+_ELSEWHERE: Final = """
+select s.* from capacity_instance i
+    join capacity_instance o on o.created_at = i.created_at and o.instance_id collate "C" = i.instance_id and o.key <> i.key
+    join capacity_segment s on s.key = o.key and s.instance_id = o.instance_id
+where i.key = $1 order by s.instance_id collate "C", s.number
+"""
 _SLOT_RECORDS: Final = """
 select tenant_id, grant_id, hour_start, quantity_ms from usage_record
 where tenant_id = any ($1) and grant_id = any ($2) and meter = $3
@@ -86,7 +94,8 @@ where tenant_id = any ($1) and grant_id = any ($2) and meter = $3 group by grant
 """
 _USED_BY_INSTANCES: Final = """
 select u.instance_id, u.meter, sum(u.quantity_ms)::bigint as quantity_ms
-from usage_record u join capacity_instance i on i.key = $2 and i.instance_id = u.instance_id
+from usage_record u join capacity_segment s on s.key = $2 and s.instance_id = u.instance_id
+    and s.number = split_part(u.source_key, ':', 3)::integer -- what it ran elsewhere is on record there
 where u.tenant_id = any ($1) group by u.instance_id, u.meter
 """
 _EVENTS: Final = """
@@ -120,6 +129,7 @@ async def read_books(connection: AnyConnection, key: str) -> Books:
         metered_through={row["grant_id"]: row["metered_through"] for row in grant_rows},
         instances=instances,
         segments=[_segment(row) for row in await connection.fetch(_SEGMENTS, key)],
+        elsewhere=[_segment(row) for row in await connection.fetch(_ELSEWHERE, key)],
         slot_records=[SlotRecord(**dict(row)) for row in slots],
         used_in_grants={(row["grant_id"], row["hour_start"]): row["quantity_ms"] for row in in_grants},
         used_by_instances={(row["instance_id"], row["meter"]): row["quantity_ms"] for row in by_instances},

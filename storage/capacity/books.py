@@ -27,7 +27,7 @@ from storage.capacity.rows import (
     segment_of,
     segment_row,
 )
-from storage.database import AnyConnection, Row
+from storage.database import AnyConnection, Row, affected
 from storage.replay import request_columns
 
 _LOCK: Final = "select now_ms, heads from capacity_lock($1, '{}', '{}', '{}', '{}', '{}', '{}', '{}')"
@@ -83,13 +83,13 @@ _PAST_INSTANCES: Final = "select * from capacity_instance where key = any ($1) a
 
 async def read_past(
     connection: AnyConnection, keys: Sequence[str], *, grant_ids: Sequence[str], instance_ids: Sequence[str]
-) -> tuple[dict[str, Grant], dict[str, Instance]]:
+) -> tuple[dict[str, Grant], dict[tuple[str, str], Instance]]:
     """Things that are over and that a command names all the same."""
     grants = await connection.fetch(_PAST_GRANTS, keys, grant_ids) if grant_ids else []
     instances = await connection.fetch(_PAST_INSTANCES, keys, instance_ids) if instance_ids else []
     return (
         {row["grant_id"]: grant_of(row) for row in grants},
-        {row["instance_id"]: instance_of(row) for row in instances},
+        {(row["key"], row["instance_id"]): instance_of(row) for row in instances},
     )
 
 
@@ -148,6 +148,15 @@ async def lock_books(
         around=_surroundings_of(row),
         known=replace(wanted, pool_ids=wanted.pool_ids | pool_ids),
     )
+
+
+_RELOCATE: Final = "update capacity_locator set key = $3 where id = $1 and key = $2"
+
+
+async def relocate(connection: AnyConnection, thing_id: str, *, origin: str, target: str) -> None:
+    """An instance is found at another reservation from now on. The caller holds the locks of both."""
+    moved = affected(await connection.execute(_RELOCATE, thing_id, origin, target))
+    assert moved == 1, f"{thing_id} was not at {origin}"
 
 
 _SURROUNDINGS: Final = """

@@ -42,9 +42,11 @@ async def get_instance(connection: AnyConnection, instance_id: str) -> tuple[str
     """(key, instance with its open segment, flavor)."""
     key = await get_key(connection, instance_id)
     row = await connection.fetchrow(_INSTANCE, key, instance_id) if key else None
+    while row is not None and row["moved_to"] is not None:  # it moved on between the two looks
+        row = await connection.fetchrow(_INSTANCE, row["moved_to"], instance_id)
     if row is None:
         return None
-    segment = await connection.fetchrow(_SEGMENT, key, instance_id)
+    segment = await connection.fetchrow(_SEGMENT, row["key"], instance_id)
     return row["key"], instance_of(row, segment_of(segment) if segment else None), row["flavor"]
 
 

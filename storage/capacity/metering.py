@@ -185,7 +185,7 @@ with owing as (
     from owing o
 ), due as materialized (
     select c.key, c.instance_id, c.number, c.grant_id, c.since, c.until, c.hours, c.to_at, c.is_cut,
-        coalesce(g.tenant_id, i.tenant_id) as tenant_id, i.project_id,
+        coalesce(g.tenant_id, i.tenant_id) as tenant_id, c.project_id,
         case c.mode when 'grant' then $5::text when 'reserved' then $6::text else $7::text end as meter,
         jsonb_strip_nulls(jsonb_build_object(
             'flavor', r.flavor, 'region', coalesce(g.region, r.region), 'pool', coalesce(g.pool_id, r.pool_id),

@@ -202,7 +202,7 @@ def placed_instance_of(row: Row) -> PlacedInstance:
 
 
 def _open_segment(row: Row) -> Segment | None:
-    """An open segment is in the grant that its instance is in."""
+    """An open segment is in the grant and of the project that its instance is in."""
     if row["segment_number"] is None:
         return None
     return Segment(
@@ -211,12 +211,14 @@ def _open_segment(row: Row) -> Segment | None:
         to_at=None,
         mode=Mode(row["segment_mode"]),
         grant_id=row["grant_id"],
+        project_id=row["project_id"],
     )
 
 
 def _instances_where(chosen: InstanceFilter) -> _Where:
     assert chosen.grant_id is None or chosen.key is not None, "a grant is found by the key of its reservation"
     where = _Where()
+    where.add("moved_to is null")
     where.equal("tenant_id", chosen.tenant_id)
     where.equal("key", chosen.key)
     where.equal("project_id", chosen.project_id)

@@ -136,6 +136,8 @@ def instance_of(row: Row, segment: Segment | None = None) -> Instance:
         billing=Billing(row["billing"]),
         grant_id=row["grant_id"],
         attached=row["attached"],
+        wanted_pool_id=row["wanted_pool_id"],
+        moved_to=row["moved_to"],
         segment=segment,
         segment_count=row["segment_count"],
     )
@@ -153,6 +155,8 @@ def instance_row(key: str, instance: Instance) -> dict[str, Any]:
         "billing": instance.billing.value,
         "grant_id": instance.grant_id,
         "attached": instance.attached,
+        "wanted_pool_id": instance.wanted_pool_id,
+        "moved_to": instance.moved_to,
         "segment_count": instance.segment_count,
     }
 
@@ -164,6 +168,7 @@ def segment_of(row: Row) -> Segment:
         to_at=row["to_at"],
         mode=Mode(row["mode"]),
         grant_id=row["grant_id"],
+        project_id=row["project_id"],
     )
 
 
@@ -176,4 +181,5 @@ def segment_row(key: str, instance_id: str, segment: Segment) -> dict[str, Any]:
         "to_at": segment.to_at,
         "mode": segment.mode.value,
         "grant_id": segment.grant_id,
+        "project_id": segment.project_id,
     }

@@ -152,12 +152,14 @@ class World:
 
     # -- furnishing ----------------------------------------------------------------------------------------------
 
-    async def report(self, totals: dict[str, int], *, account_id: str | None = None, unready: str = "") -> None:
-        """A complete report: reservation to total. What it leaves out is gone."""
+    async def report(
+        self, totals: dict[str, int], *, account_id: str | None = None, unready: str = "", alike: str = RESERVATION
+    ) -> None:
+        """A complete report: reservation to total. What it leaves out is gone. `alike` has RESERVATION's flavor too."""
         reported = [
             ReportedReservation(
                 reservation_id=name,
-                flavor=FLAVOR if name == RESERVATION else f"flavor-{name}",
+                flavor=FLAVOR if name in (RESERVATION, alike) else f"flavor-{name}",
                 region="us-west4",
                 total=total,
                 ready=name != unready,

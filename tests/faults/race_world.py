@@ -23,14 +23,16 @@ B, H, M = START_AT, HOUR_MS, MINUTE_MS
 ACCOUNT = "pacct_" + "0" * 26
 FIRST, SECOND = "zone/first", "zone/second"
 POOL = "pool"
+ALIKE = "zone/alike"
+"""In place of a reservation's name: any of those that are alike."""
 PROJECTS = {"A": project_id("a"), "B": project_id("b")}
 ROOT_CALLER = caller_of(ROOT)
 
 
-def plan_of(totals: dict[str, int]) -> WorldPlan:
-    """Reservations of these totals, each of its own flavor, in one pool that is offered to everybody."""
+def plan_of(totals: dict[str, int], *, is_alike: bool = False) -> WorldPlan:
+    """Reservations of these totals, each of its own flavor or all of one, in one pool that is offered to everybody."""
     reservations = [
-        ReservationPlan(ACCOUNT, name, POOL, f"flavor-{name.rpartition('/')[2]}", "region", total)
+        ReservationPlan(ACCOUNT, name, POOL, flavor_of(ALIKE if is_alike else name), "region", total)
         for name, total in totals.items()
     ]
     return WorldPlan(
@@ -41,6 +43,10 @@ def plan_of(totals: dict[str, int]) -> WorldPlan:
         offers=((POOL, ("*",)),),
         reservations=tuple(reservations),
     )
+
+
+def flavor_of(reservation: str) -> str:
+    return f"flavor-{reservation.rpartition('/')[2]}"
 
 
 class RaceWorld:
@@ -105,14 +111,23 @@ class RaceWorld:
             caller_of(tenant),
             tenant_id=tenant,
             project_id=project or PROJECTS[tenant],
-            flavor=f"flavor-{reservation.rpartition('/')[2]}",
+            flavor=flavor_of(reservation),
             name="an instance",
         )
 
     async def delete(self, view: InstanceView, *, node: int = 0) -> Outcome[InstanceView]:
+        return await self.act("delete", view, node=node)
+
+    async def act(
+        self, verb: str, view: InstanceView, *, node: int = 0, key: str | None = None
+    ) -> Outcome[InstanceView]:
+        """`start`, `stop` or `delete`, as the owner."""
         owner = view.instance.tenant_id
-        desk = self.node(node).instances
-        return await desk.delete(caller_of(owner), tenant_id=owner, instance_id=view.instance.instance_id)
+        method = getattr(self.node(node).instances, verb)
+        outcome: Outcome[InstanceView] = await method(
+            caller_of(owner), tenant_id=owner, instance_id=view.instance.instance_id, idempotency_key=key
+        )
+        return outcome
 
     async def report(self, total: int, *, node: int = 0, reservation: str = FIRST) -> None:
         """A complete report that shows this reservation with a total, and its neighbours as they are."""
@@ -140,8 +155,12 @@ class RaceWorld:
 
 
 @asynccontextmanager
-async def racing(url: str, *, nodes: int = 2, lanes: int = 2, **totals: int) -> AsyncIterator[RaceWorld]:
-    """`totals`: by default one reservation of 10. Fails at the end if PostgreSQL had to break a deadlock (R12)."""
+async def racing(
+    url: str, *, nodes: int = 2, lanes: int = 2, is_alike: bool = False, **totals: int
+) -> AsyncIterator[RaceWorld]:
+    """`totals`: by default one reservation of 10. `is_alike`: all of one flavor, that of `ALIKE`.
+
+    Fails at the end if PostgreSQL had to break a deadlock (R12)."""
     clock = ManualClock(B)
     slots = {f"zone/{name}": total for name, total in (totals or {"first": 10}).items()}
     connection = await connect(url)
@@ -150,7 +169,7 @@ async def racing(url: str, *, nodes: int = 2, lanes: int = 2, **totals: int) -> 
             started = [
                 await stack.enter_async_context(running_node(url, clock=clock, lanes=lanes)) for _ in range(nodes)
             ]
-            await lay_out(started[0], plan_of(slots), at=B)
+            await lay_out(started[0], plan_of(slots, is_alike=is_alike), at=B)
             yield RaceWorld(started, clock, connection)
         assert await deadlocks(connection) == 0
     finally:
@@ -168,14 +187,16 @@ class Plan:
 
 
 @asynccontextmanager
-async def behind_a_wire(url: str, **options: int) -> AsyncIterator[tuple[RaceWorld, Plan]]:
+async def behind_a_wire(
+    url: str, *, totals: dict[str, int] | None = None, is_alike: bool = False, **options: int
+) -> AsyncIterator[tuple[RaceWorld, Plan]]:
     """One node behind a wire, and the plan that cuts it."""
     plan, clock = Plan(), ManualClock(B)
     connection: Connection = await connect(url)
     wire = CuttingWire(url, plan)
     try:
         async with wire.open(), running_node(wire.url, clock=clock, **options) as node:
-            await lay_out(node, plan_of({"zone/first": 10}), at=B)
+            await lay_out(node, plan_of(totals or {FIRST: 10}, is_alike=is_alike), at=B)
             await drained(connection)
             wire.is_armed = True
             yield RaceWorld([node], clock, connection), plan

@@ -8,11 +8,12 @@ import pytest
 
 from domain.capacity.scan import ScanReport
 from domain.capacity.state import ReservationStatus
+from domain.capacity.views import InstanceView
 from domain.events import EventRecord
-from storage.database import Database
-from tests.capacity_world import CapacityNode, answer_of, drained, eventually
+from storage.database import Connection, Database
+from tests.capacity_world import NO_ANSWER, CapacityNode, answer_of, drained, eventually
 from tests.cutting import Cut
-from tests.faults.race_world import ACCOUNT, B, H, RaceWorld, behind_a_wire
+from tests.faults.race_world import ACCOUNT, ALIKE, FIRST, SECOND, B, H, Plan, RaceWorld, behind_a_wire
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
@@ -27,6 +28,54 @@ async def test_a_create_whose_commit_is_cut_is_made_once(database_url: str, cut:
         world.clock.advance(5_000)
         await world.node(0).relay.sweep()
         await world.audit()
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
+async def test_a_start_that_moves_and_is_cut_has_one_effect(database_url: str, cut: Cut) -> None:
+    """Whether the move took effect nobody knows: the instance is in one place, and whoever asks again gets it running."""
+    async with behind_a_wire(database_url, totals={FIRST: 1, SECOND: 9}, is_alike=True) as (world, plan):
+        moving, key = await start_and_cut(world, plan, cut)
+        await world.audit()
+        world.clock.advance(H)
+        for _ in range(2):
+            started = answer_of(await world.act("start", moving, key=key))
+            assert (started.key.rpartition("/")[2], started.instance.is_running) == ("second", True)
+        segments = await world.connection.fetch(
+            "select key, number, from_at, to_at from capacity_segment where instance_id = $1 order by number",
+            moving.instance.instance_id,
+        )
+        began = {Cut.BEFORE: [B + H], Cut.AFTER: [B], Cut.BLIND: [B, B + H]}[cut]
+        assert [(row["key"].rpartition("/")[2], row["number"]) for row in segments] == [("first", 0), ("second", 1)]
+        assert segments[-1]["from_at"] in began
+        assert segments[-1]["to_at"] is None
+        await world.audit()
+
+
+async def start_and_cut(world: RaceWorld, plan: Plan, cut: Cut) -> tuple[InstanceView, str]:
+    """An instance, and the key of its start, which was cut in the transaction that moves it: turns that only ask commit
+    before that one."""
+    for turns_before in range(6):
+        moving = answer_of(await world.run("A", reservation=ALIKE))
+        answer_of(await world.act("stop", moving))
+        stranger = answer_of(await world.run("B", reservation=ALIKE))
+        await world.node(0).relay.flush()
+        await eventually(lambda: is_quiet(world.connection))
+        plan.next = [*[Cut.NONE] * turns_before, cut]
+        try:
+            answer_of(await world.act("start", moving, key=f"start-{turns_before}"))
+        except NO_ANSWER:
+            return moving, f"start-{turns_before}"
+        plan.next = []
+        answer_of(await world.act("delete", stranger))
+    raise AssertionError("no transaction of the start was left without an answer")
+
+
+async def is_quiet(connection: Connection) -> bool:
+    busy = await connection.fetchval(
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'"
+    )
+    return not busy
 
 
 async def test_a_subscriber_misses_nothing_when_the_relays_reply_is_lost(database_url: str) -> None:

@@ -22,7 +22,7 @@ class AgreedOracle(Oracle):
 
     def __init__(self, root_tenant_id: str = "root") -> None:
         super().__init__(root_tenant_id)
-        self.homes: dict[str, ReservationKey] = {}  # instance -> the reservation whose books it is in, for good
+        self.homes: dict[str, ReservationKey] = {}  # instance -> the reservation whose books it is in
         self.lost: dict[ReservationKey, Reservation] = {}  # of deleted accounts: to the product they are gone
 
     # -- grants --------------------------------------------------------------------------------------------------
@@ -67,11 +67,6 @@ class AgreedOracle(Oracle):
             grant.version += state_of(grant, now) in ("scheduled", "active")
         super()._finish(grants, now, reason=reason)
 
-    def serves(self, grant: Grant, *, tenant_id: str, project_id: str | None) -> bool:
-        """D30 is kept for all that is asked of an instance, by refusing it. An instance of a deleted project that still
-        runs is taken in by its project's grant in the product."""
-        return grant.tenant_id == tenant_id and grant.project_id in (None, project_id)
-
     # -- instances -----------------------------------------------------------------------------------------------
 
     def create_instance(self, now: int, **arguments: Any) -> Outcome:
@@ -93,9 +88,11 @@ class AgreedOracle(Oracle):
         bound = [
             reservation
             for reservation in (*self.reservations.values(), *self.lost.values())
-            if reservation.pool_id == pool_id and reservation.flavor == arguments["flavor"]
+            if reservation.flavor == arguments["flavor"]
+            and pool_id in (None, reservation.pool_id)
+            and self._reaches(reservation.pool_id, tenant_id)
         ]
-        if not bound or not self._reaches(pool_id, tenant_id):
+        if not bound:
             return ("INVALID_INPUT", {"field": "flavor", "reason": "flavor-not-offered"})
         if all(each.status != "ready" or each.key in self.lost for each in bound):
             return FULL
@@ -103,17 +100,33 @@ class AgreedOracle(Oracle):
         return fault or self._settle_in(super().create_instance_of_flavor(now, **arguments))
 
     def start_instance(self, now: int, *, instance_id: str) -> Outcome:
-        """Not for a tenant or project that is gone; outside a grant only on a reservation that is ready (R25)."""
+        """Not for a tenant or project that is gone. Where it starts is where it can come back to."""
         instance = self.instances[instance_id]
         now = self._locked(now, instance)
         if instance.state == "stopped":
             fault = self._project_fault(instance.tenant_id, instance.project_id)
             if fault is not None:
                 return fault
-            key = instance.reservation_key if instance.grant_id is None else None
-            if key is not None and self.reservations[key].status != "ready":
-                return FULL
-        return super().start_instance(now, instance_id=instance_id)
+        outcome = super().start_instance(now, instance_id=instance_id)
+        if outcome[0] == "ok" and instance.reservation_key is not None:
+            self.homes[instance_id] = instance.reservation_key
+        return outcome
+
+    def move_instance(self, now: int, **arguments: Any) -> Outcome:
+        """What stays in its project is not billed anew."""
+        instance = self.instances[arguments["instance_id"]]
+        now = self._locked(now, instance)
+        if instance.state == "deleted":
+            return ("INVALID_STATE", {"state": "deleted"})
+        fault = self._project_fault(instance.tenant_id, arguments["project_id"])
+        if fault is not None:
+            return fault
+        if instance.project_id == arguments["project_id"]:
+            starts = arguments.get("start", False)
+            return (
+                self.start_instance(now, instance_id=instance.instance_id) if starts else ("ok", instance.instance_id)
+            )
+        return super().move_instance(now, **arguments)
 
     def attach_instance(self, now: int, **arguments: Any) -> Outcome:
         """One that lost its reservation comes back to that one only (D14)."""

@@ -10,6 +10,7 @@ import asyncio
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 
+from domain.identity import split_reservation_key
 from storage.database import Connection, Row
 from tests.simulation.agreed_oracle import AgreedOracle
 from tests.simulation.histories import Step
@@ -24,6 +25,7 @@ TOGETHER = frozenset(
         "amend_grant",
         "create_instance",
         "start_instance",
+        "move_instance",
         "stop_instance",
         "delete_instance",
         "attach_instance",
@@ -31,7 +33,9 @@ TOGETHER = frozenset(
         "unbind",
     }
 )
-"""Commands on one reservation. Those on several are one decision a reservation: they are sent alone."""
+"""Commands on one reservation, as a rule. Those on several are one decision a reservation: they are sent alone."""
+WANDERING = frozenset({"start_instance", "move_instance"})
+"""Those of them that may look at several: what they come to rests on the floors of all."""
 BURST_MAX = 4
 
 Answered = tuple[Step, Played]
@@ -99,7 +103,7 @@ async def _left_behind(connection: Connection) -> Left:
     """Grants, instances and their billing as the tables have them: an order may show in the bill alone."""
     segments = await connection.fetch("select * from capacity_segment where to_at is distinct from from_at")
     grants = await connection.fetch("select * from capacity_grant")
-    instances = await connection.fetch("select * from capacity_instance")
+    instances = await connection.fetch("select * from capacity_instance where moved_to is null")
     return {
         **{row["grant_id"]: (row["slots"], row["starts_at"], row["ends_at"], row["cancelled_at"]) for row in grants},
         **{row["instance_id"]: _place_of(row) for row in instances},
@@ -110,14 +114,16 @@ async def _left_behind(connection: Connection) -> Left:
 
 
 def _place_of(row: Row) -> tuple[object, ...]:
-    return row["run_state"], row["grant_id"], row["attached"] and row["run_state"] != "deleted"
+    is_on_it = row["attached"] and row["run_state"] != "deleted"
+    place = split_reservation_key(row["key"]) if is_on_it else None
+    return row["run_state"], row["project_id"], row["grant_id"], place
 
 
 def _expected_behind(oracle: AgreedOracle) -> Left:
     grants, instances = oracle.grants.values(), oracle.instances.values()
     return {
         **{each.grant_id: (each.slots, each.starts_at, each.ends_at, each.cancelled_at) for each in grants},
-        **{each.instance_id: (each.state, each.grant_id, each.reservation_key is not None) for each in instances},
+        **{each.instance_id: (each.state, each.project_id, each.grant_id, each.reservation_key) for each in instances},
         "segments": _in_order(
             (each.instance_id, each.from_ms, each.to_ms, each.mode, each.grant_id) for each in oracle.segments
         ),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 from tests.simulation.histories import HOUR_MS, HistoryWriter, Step
-from tests.simulation.product import EXCLUDED
 from tests.simulation.world_plan import WORLD, ReservationPlan
 
-QUIET = EXCLUDED | {"unbind", "bind", "withdraw", "offer", "delete_account", "delete_project"}
+QUIET = frozenset({"unbind", "bind", "withdraw", "offer", "delete_account", "delete_project"})
 MINUTES_10 = HOUR_MS // 6
 
 

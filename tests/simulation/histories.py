@@ -11,7 +11,7 @@ The world that a history plays in is `world_plan.WORLD`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from tests.simulation.world_plan import (
     ROOT,
     WORLD,
     ReservationPlan,
+    WorldPlan,
     project_id,
 )
 
@@ -49,7 +50,7 @@ WEIGHTS = {
     "start_instance": 9,
     "delete_instance": 7,
     "attach_instance": 4,
-    "move_instance": 1,
+    "move_instance": 3,
     "end_grant": 6,
     "amend_grant": 8,
     "scan": 8,
@@ -88,6 +89,8 @@ class Asked:
 class HistoryWriter:
     chance: random.Random
     excluded: frozenset[str] = frozenset()
+    plan: WorldPlan = WORLD
+    weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
     now: int = START_AT
     steps: list[Step] = field(default_factory=list)
     grants: list[Asked] = field(default_factory=list)
@@ -98,8 +101,8 @@ class HistoryWriter:
     labels: int = 0
 
     def write(self, count: int) -> list[Step]:
-        names = [name for name in WEIGHTS if name not in self.excluded]
-        weights = [WEIGHTS[name] for name in names]
+        names = [name for name in self.weights if name not in self.excluded]
+        weights = [self.weights[name] for name in names]
         while len(self.steps) < count:
             self.now = self._next_instant()
             if self.repairs and self.chance.random() < 0.4:
@@ -170,14 +173,14 @@ class HistoryWriter:
         return still if still and self.chance.random() < 0.9 else recent
 
     def _reservation(self) -> ReservationPlan:
-        return self.chance.choices(WORLD.reservations, [6, 2, 2])[0]
+        return self.chance.choices(self.plan.reservations, [6, 2, 2])[0]
 
     def _tenant(self) -> str:
-        living = [tenant for tenant in WORLD.tenants if tenant not in self.deleted]
+        living = [tenant for tenant in self.plan.tenants if tenant not in self.deleted]
         return self.chance.choices(living, [{"A": 12, "B": 6, "C": 2}.get(tenant, 1) for tenant in living])[0]
 
     def _project(self, tenant_id: str, odds: float) -> str | None:
-        mine = [project for project, owner in WORLD.projects if owner == tenant_id and project not in self.deleted]
+        mine = [project for project, owner in self.plan.projects if owner == tenant_id and project not in self.deleted]
         return self.chance.choice(mine) if mine and self.chance.random() < odds else None
 
     def _any_instance(self) -> str | None:
@@ -200,7 +203,7 @@ class HistoryWriter:
         tenant_id = self._tenant()
         restricted = self._project(tenant_id, 0.3)
         if self.chance.random() < 0.03:  # somebody else's, or nobody's
-            restricted = self.chance.choice([project for project, _ in WORLD.projects] + [project_id("z")])
+            restricted = self.chance.choice([project for project, _ in self.plan.projects] + [project_id("z")])
         label = self._label("g")
         arguments = {
             "tenant_id": ROOT if self.chance.random() > 0.02 else tenant_id,
@@ -303,14 +306,17 @@ class HistoryWriter:
 
     def _move_instance(self) -> None:
         if self.instances:
-            label, tenant_id = self.chance.choice(self.instances)
-            self._put("move_instance", instance=label, project_id=self._project(tenant_id, 0.8))
+            label, tenant_id = self.chance.choice(self.instances[-25:])
+            project = self._project(tenant_id, 0.8)
+            if self.chance.random() < 0.05:  # somebody else's
+                project = self.chance.choice([project for project, _ in self.plan.projects])
+            self._put("move_instance", instance=label, project_id=project, start=self.chance.random() < 0.4)
 
     def _scan(self) -> None:
         """Shrinking and growing totals; now and then a reservation is missing, an account is gone, a page failed."""
-        account_id, _ = self.chance.choice(WORLD.accounts)
+        account_id, _ = self.chance.choice(self.plan.accounts)
         reported: dict[str, dict[str, Any]] = {}
-        for plan in WORLD.reservations:
+        for plan in self.plan.reservations:
             if plan.account_id != account_id:
                 continue
             key = (plan.account_id, plan.reservation_id)
@@ -357,7 +363,7 @@ class HistoryWriter:
             self._put("delete_tenant", tenant_id=victim)
 
     def _delete_project(self) -> None:
-        project, _ = self.chance.choice(WORLD.projects)
+        project, _ = self.chance.choice(self.plan.projects)
         if self.chance.random() < 0.3:
             self.deleted.add(project)
             self._put("delete_project", project_id=project)

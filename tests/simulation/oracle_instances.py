@@ -1,4 +1,4 @@
-"""The naive model's instances: placement, start, stop, delete, attach, change of project (R22-R29, D27, D28, D32)."""
+"""The naive model's instances: placement, start, stop, delete, attach, change of project (R22-R29, R36, D27, D28, D32, D39)."""
 
 from __future__ import annotations
 
@@ -39,22 +39,20 @@ class Placing(Granting):
         now: int,
         *,
         tenant_id: str,
-        pool_id: str,
+        pool_id: str | None,
         flavor: str,
         project_id: str | None = None,
         instance_id: str | None = None,
     ) -> Outcome:
-        """D32: over the ready reservations of one flavor in a pool, by reservation id."""
-        candidates = [
-            reservation
-            for reservation in self.reservations.values()
-            if reservation.pool_id == pool_id and reservation.flavor == flavor and reservation.status == "ready"
-        ]
-        candidates.sort(key=lambda reservation: (reservation.reservation_id, reservation.account_id))
+        """D32: over the ready reservations of one flavor in a pool, or in any that is offered, by reservation id."""
+        candidates = self._candidates(tenant_id=tenant_id, pool_id=pool_id, flavor=flavor)
         if not candidates or self._is_gone(tenant_id):
             return NOT_FOUND
         now = self._open(now, *candidates)
-        return self._create_on(candidates, now, tenant_id=tenant_id, project_id=project_id, instance_id=instance_id)
+        outcome = self._create_on(candidates, now, tenant_id=tenant_id, project_id=project_id, instance_id=instance_id)
+        if outcome[0] == "ok":
+            self.instances[str(outcome[1])].wanted_pool = pool_id
+        return outcome
 
     def _is_gone(self, tenant_id: str) -> bool:
         tenant = self.tenants.get(tenant_id)
@@ -69,7 +67,6 @@ class Placing(Granting):
         project_id: str | None,
         instance_id: str | None,
     ) -> Outcome:
-        """An own grant's slot on any candidate first, then an ordinary slot on any."""
         if project_id is not None:
             project = self.projects.get(project_id)
             if project is None or project.tenant_id != tenant_id or project.deleted_at is not None:
@@ -83,6 +80,10 @@ class Placing(Granting):
             reservation_key=None,
             state="stopped",
         )
+        return self._place_on(candidates, instance, now)
+
+    def _place_on(self, candidates: list[Reservation], instance: Instance, now: int) -> Outcome:
+        """D32: an own grant's slot on any candidate first, then an ordinary slot on any."""
         for reservation in candidates:
             grant = self._own_grant(reservation, instance, now)
             if grant is not None:
@@ -97,7 +98,7 @@ class Placing(Granting):
         figures = self._figures(reservation, now)
         if figures.used >= figures.total or instance.billing == "none":
             return None
-        fitting = [grant for grant in self.live_on(reservation, now) if self._has_room(grant, instance)]
+        fitting = [grant for grant in self.live_on(reservation, now) if self._has_room(grant, instance, now)]
         return fitting[0] if fitting else None
 
     def _has_ordinary_slot(self, reservation: Reservation, now: int) -> bool:
@@ -132,7 +133,8 @@ class Placing(Granting):
         return self._open(now, self.reservations[instance.reservation_key])
 
     def start_instance(self, now: int, *, instance_id: str) -> Outcome:
-        """R23, D28: its own granted slot needs U < T only; D27: any other is a fresh placement."""
+        """R23, D28: its own granted slot needs U < T only. R36, D27: any other start is a fresh placement, which knows
+        nothing of where the instance was: R25 in the order of D32 over everything that could be given to it now."""
         instance = self.instances.get(instance_id)
         if instance is None:
             return NOT_FOUND
@@ -150,10 +152,24 @@ class Placing(Granting):
             if figures.used >= figures.total:
                 return FULL
             return self._take(instance, reservation, self.grants[instance.grant_id], now)
-        grant = self._own_grant(reservation, instance, now)
-        if grant is None and not self._has_ordinary_slot(reservation, now):
-            return FULL
-        return self._take(instance, reservation, grant, now)
+        candidates = self._candidates(
+            tenant_id=instance.tenant_id, pool_id=instance.wanted_pool, flavor=instance.flavor
+        )
+        now = self._open(now, reservation, *candidates)
+        return self._place_on(candidates, instance, now)
+
+    def _candidates(self, *, tenant_id: str, pool_id: str | None, flavor: str) -> list[Reservation]:
+        """Ready ones of the flavor, bound to a pool that is offered to the tenant: to the one that was asked for."""
+        candidates = [
+            reservation
+            for reservation in self.reservations.values()
+            if reservation.flavor == flavor
+            and reservation.status == "ready"
+            and reservation.pool_id is not None
+            and pool_id in (None, reservation.pool_id)
+            and self.is_offered(reservation.pool_id, tenant_id)
+        ]
+        return sorted(candidates, key=lambda reservation: (reservation.reservation_id, reservation.account_id))
 
     def stop_instance(self, now: int, *, instance_id: str) -> Outcome:
         """R23, R24: inside a grant it keeps its slot; an ordinary one gives its slot to the common pool."""
@@ -227,15 +243,22 @@ class Placing(Granting):
         self._rebill(existing, now)
         return ("ok", existing.instance_id)
 
-    def move_instance(self, now: int, *, instance_id: str, project_id: str | None) -> Outcome:
-        """D39: another project of its tenant; a grant that no longer fits is left at once, a new one waits."""
+    def move_instance(self, now: int, *, instance_id: str, project_id: str | None, start: bool = False) -> Outcome:
+        """D39: another project of its tenant; a grant that no longer fits is left at once, a new one waits. B23: with
+        `start` it runs afterwards, or nothing at all has happened."""
         instance = self.instances.get(instance_id)
         if instance is None:
             return NOT_FOUND
         now = self._locked(now, instance)
+        if instance.state == "deleted":
+            return ("INVALID_STATE", {"state": "deleted"})
+        before = (instance.project_id, instance.grant_id)
         instance.project_id = project_id
         grant = None if instance.grant_id is None else self.grants[instance.grant_id]
-        if grant is not None and not self.serves(grant, tenant_id=instance.tenant_id, project_id=project_id):
+        if grant is not None and not self.serves(grant, now, tenant_id=instance.tenant_id, project_id=project_id):
             instance.grant_id = None
         self._rebill(instance, now)
-        return ("ok", instance_id)
+        outcome = self.start_instance(now, instance_id=instance_id) if start else ("ok", instance_id)
+        if outcome[0] != "ok":  # only a stopped one is refused: there is no bill to mend
+            instance.project_id, instance.grant_id = before
+        return outcome

@@ -111,7 +111,10 @@ class Grant:
 
 @dataclass
 class Instance:
-    """`state` is running, stopped or deleted; `grant_id` set means inside that grant, running or stopped."""
+    """`state` is running, stopped or deleted; `grant_id` set means inside that grant, running or stopped.
+
+    `wanted_pool` is the pool that its creation named, None when it named none.
+    """
 
     instance_id: str
     tenant_id: str
@@ -122,6 +125,7 @@ class Instance:
     billing: str = "normal"
     state: str = "running"
     grant_id: str | None = None
+    wanted_pool: str | None = None
     running_periods: list[tuple[int, int | None]] = field(default_factory=list)
 
 

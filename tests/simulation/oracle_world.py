@@ -110,13 +110,14 @@ class World:
         members = [instance for instance in self.instances.values() if instance.grant_id == grant.grant_id]
         return sorted(members, key=age)
 
-    def serves(self, grant: Grant, *, tenant_id: str, project_id: str | None) -> bool:
-        """R26, D30: the tenant matches; a restricted grant serves its project while that project lives."""
+    def serves(self, grant: Grant, at: int, *, tenant_id: str, project_id: str | None) -> bool:
+        """R26, D30: the tenant matches; a restricted grant serves its project as long as that project lives."""
         if grant.tenant_id != tenant_id:
             return False
         if grant.project_id is None:
             return True
-        return grant.project_id == project_id and self.projects[grant.project_id].deleted_at is None
+        deleted_at = self.projects[grant.project_id].deleted_at
+        return grant.project_id == project_id and (deleted_at is None or at <= deleted_at)
 
     def is_offered(self, pool_id: str, tenant_id: str) -> bool:
         """R8: an unknown or deleted tenant is offered nothing."""
@@ -258,7 +259,7 @@ class World:
         reservation = self.reservations[grant.reservation_key]
         for instance in sorted(self.attached_to(reservation), key=age):
             outside = instance.state == "running" and instance.grant_id is None and instance.billing == "normal"
-            if outside and self._has_room(grant, instance):
+            if outside and self._has_room(grant, instance, grant.starts_at):
                 self._enter(instance, grant, grant.starts_at)
 
     def _apply_end(self, grant: Grant) -> None:
@@ -267,14 +268,15 @@ class World:
         self._publish_grant(grant, "ended", occurred_at=grant.ends_at)
         reservation = self.reservations[grant.reservation_key]
         for instance in self.members_of(grant):
-            heirs = [heir for heir in self.live_on(reservation, grant.ends_at) if self._has_room(heir, instance)]
+            live = self.live_on(reservation, grant.ends_at)
+            heirs = [heir for heir in live if self._has_room(heir, instance, grant.ends_at)]
             if instance.state == "running" and heirs:
                 self._enter(instance, heirs[0], grant.ends_at)
             else:
                 self._leave(instance, grant.ends_at)
 
-    def _has_room(self, grant: Grant, instance: Instance) -> bool:
-        fits = self.serves(grant, tenant_id=instance.tenant_id, project_id=instance.project_id)
+    def _has_room(self, grant: Grant, instance: Instance, at: int) -> bool:
+        fits = self.serves(grant, at, tenant_id=instance.tenant_id, project_id=instance.project_id)
         return fits and len(self.members_of(grant)) < grant.slots
 
     def advance(self, now: int) -> Outcome:

@@ -7,6 +7,7 @@ the two can be compared: ("ok", id) or (refusal code, details by their wire name
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from domain.capacity.commands import PlaceInstance
@@ -29,12 +30,13 @@ PLAIN_PROJECTS = {tenant_id: "prj_" + letter * 26 for tenant_id, letter in PLAIN
 """The product's instances always belong to a project. This is the one of a tenant that no grant is restricted to: what
 a history writes as "no project" is one of these, on both sides."""
 
-PRODUCT_WORLD: WorldPlan = WORLD._replace(
-    projects=(*WORLD.projects, *((project_id, tenant_id) for tenant_id, project_id in PLAIN_PROJECTS.items()))
-)
-EXCLUDED = frozenset({"move_instance"})
-"""Commands of histories that the product has not: an instance stays in its project."""
 
+def with_plain_projects(plan: WorldPlan) -> WorldPlan:
+    plain = ((project_id, tenant_id) for tenant_id, project_id in PLAIN_PROJECTS.items())
+    return plan._replace(projects=(*plan.projects, *plain))
+
+
+PRODUCT_WORLD: WorldPlan = with_plain_projects(WORLD)
 WIRE_NAMES = {"grant_ids": "grantIds", "grant_id": "grantId"}
 ROOT_CALLER = caller_of(ROOT)
 
@@ -120,7 +122,9 @@ class _Desk:
                 return Played(_refused(refusal))
         raise AssertionError(reply)
 
-    async def create_instance_of_flavor(self, *, tenant_id: str, pool_id: str, flavor: str, project_id: str) -> Played:
+    async def create_instance_of_flavor(
+        self, *, tenant_id: str, pool_id: str | None, flavor: str, project_id: str
+    ) -> Played:
         outcome = await self._node.instances.create(
             caller_of(tenant_id),
             tenant_id=tenant_id,
@@ -140,6 +144,10 @@ class _Desk:
 
     async def delete_instance(self, *, instance_id: str) -> Played:
         return await self._act(self._node.instances.delete, instance_id)
+
+    async def move_instance(self, *, instance_id: str, project_id: str, start: bool) -> Played:
+        change = partial(self._node.instances.change_project, project_id=project_id, start=start)
+        return await self._act(change, instance_id)
 
     async def attach_instance(
         self,

@@ -81,7 +81,9 @@ async def _grants(connection: Connection) -> list[Row]:
 
 async def _instances(connection: Connection) -> list[Row]:
     instances = []
-    for row in await connection.fetch("select * from capacity_instance order by created_at, instance_id"):
+    for row in await connection.fetch(
+        "select * from capacity_instance where moved_to is null order by created_at, instance_id"
+    ):
         is_on_it = row["attached"] and row["run_state"] != "deleted"
         account_id, reservation_id = split_reservation_key(row["key"]) if is_on_it else (None, None)
         place = {"account_id": account_id, "reservation_id": reservation_id, "state": row["run_state"]}

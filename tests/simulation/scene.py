@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
-from tests.simulation.oracle import Oracle
+from tests.simulation.oracle import Oracle, Report
 from tests.simulation.oracle_rows import HOUR_MS, Event, Figures, Grant, Outcome
 
 B = 1_800_000_000_000  # 2027-01-15T08:00:00.000Z, on a UTC hour
@@ -119,9 +121,20 @@ class Scene:
             now, tenant_id=tenant, account_id=ACCOUNT, reservation_id=RESERVATION, billing=billing, **more
         )
 
-    def scan(self, total: int | None, now: int = B, *, in_use: int | None = None, complete: bool = True) -> Outcome:
-        """A report of the reservation's total; None leaves the reservation out of the report."""
-        reported = {} if total is None else {RESERVATION: {"total": total, "in_use": in_use}}
+    def scan(
+        self,
+        total: int | None,
+        now: int = B,
+        *,
+        in_use: int | None = None,
+        complete: bool = True,
+        reported_too: Mapping[str, int] = MappingProxyType({}),
+    ) -> Outcome:
+        """A report of the reservation's total; None leaves the reservation out of the report. `reported_too` are the
+        totals of others."""
+        reported: dict[str, Report] = {name: {"total": other} for name, other in reported_too.items()}
+        if total is not None:
+            reported[RESERVATION] = {"total": total, "in_use": in_use}
         return self.oracle.scan(now, account_id=ACCOUNT, reported=reported, complete=complete)
 
     # --- what came of it ------------------------------------------------------------------------------------------

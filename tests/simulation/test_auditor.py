@@ -149,8 +149,8 @@ def test_rows_of_removed_grants_are_left_alone() -> None:
 
 
 class TakesInWithoutCounting(Oracle):
-    def _has_room(self, grant: Grant, instance: Instance) -> bool:
-        return self.serves(grant, tenant_id=instance.tenant_id, project_id=instance.project_id)
+    def _has_room(self, grant: Grant, instance: Instance, at: int) -> bool:
+        return self.serves(grant, at, tenant_id=instance.tenant_id, project_id=instance.project_id)
 
 
 class TakesInTheUnbilled(Oracle):
@@ -158,7 +158,7 @@ class TakesInTheUnbilled(Oracle):
         super()._apply_start(grant)
         for instance in sorted(self.attached_to(self.reservations[grant.reservation_key]), key=age):
             outside = instance.state == "running" and instance.grant_id is None
-            if outside and self._has_room(grant, instance):
+            if outside and self._has_room(grant, instance, grant.starts_at):
                 self._enter(instance, grant, grant.starts_at)
 
 
@@ -243,7 +243,7 @@ class AdmitsOverTheTotal(Oracle):
 
 FAULTY = [
     (TakesInWithoutCounting, "P1"),
-    (TakesInTheUnbilled, "P1"),
+    (TakesInTheUnbilled, "P7"),
     (EndsTwice, "events"),
     (BillsWholeHours, "P5"),
     (MetersFromAWatermark, "P5"),

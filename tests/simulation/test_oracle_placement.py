@@ -187,6 +187,45 @@ def test_d32_an_own_slot_on_any_reservation_of_the_flavor_comes_first() -> None:
     assert scene.oracle.create_instance_of_flavor(B, tenant_id="A", pool_id=POOL, flavor="flavor") == FULL
 
 
+def test_d27_a_start_is_placed_over_every_reservation_that_is_offered_now() -> None:
+    scene = Scene(1)
+    scene.oracle.add_reservation(ACCOUNT, "zone/second", total=1, pool_id=POOL)
+    first, second = (ACCOUNT, RESERVATION), (ACCOUNT, "zone/second")
+    stopped = scene.run()
+    scene.stop(stopped)
+    scene.run("B")
+    assert scene.start(stopped, B + M) == ("ok", stopped)
+    assert scene.oracle.instances[stopped].reservation_key == second
+    scene.stop(stopped, B + 2 * M)
+    scene.oracle.unbind(B + 2 * M, account_id=ACCOUNT, reservation_id="zone/second")
+    assert scene.start(stopped, B + 3 * M) == FULL
+    scene.scan(2, B + 3 * M, reported_too={"zone/second": 1})
+    assert scene.start(stopped, B + 4 * M) == ("ok", stopped)
+    assert scene.oracle.instances[stopped].reservation_key == first
+
+
+def test_d32_a_start_takes_an_own_slot_on_any_reservation_first() -> None:
+    scene = Scene(2)
+    scene.oracle.add_reservation(ACCOUNT, "zone/second", total=1, pool_id=POOL)
+    stopped = scene.run()
+    scene.stop(stopped)
+    grant = accepted(scene.try_grant(1, B, B + H, reservation="zone/second"))
+    assert scene.start(stopped)[0] == "ok"
+    assert scene.grants_of([stopped], B) == [grant]
+
+
+def test_b23_a_change_of_project_with_a_start_happens_whole_or_not_at_all() -> None:
+    scene = Scene(1)
+    restricted = scene.grant(1, B, B + H, project=PROJECT_P)
+    moved = scene.run(project=PROJECT_P)
+    scene.stop(moved)
+    refused = scene.oracle.move_instance(B, instance_id=moved, project_id=PROJECT_Q, start=True)
+    assert refused == FULL
+    assert scene.oracle.instances[moved].project_id == PROJECT_P
+    assert scene.grants_of([moved], B) == [restricted]
+    assert scene.start(moved)[0] == "ok"
+
+
 def test_d39_a_change_of_project_leaves_a_grant_that_no_longer_fits() -> None:
     scene = Scene()
     restricted = scene.grant(1, B, B + H, project=PROJECT_P)

@@ -229,7 +229,7 @@ def test_histories_reach_every_corner() -> None:
     commands: Counter[str] = Counter()
     codes: Counter[tuple[str, str]] = Counter()
     corners: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(60):
         player = Player()
         history = random_history(seed, 80)
         count_instants(history, corners)

@@ -20,7 +20,7 @@ from tests.simulation.auditor import audit_all, audit_p3
 from tests.simulation.histories import HOUR_MS, Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.player import SKIPPED, Player, new_world
-from tests.simulation.product import NOT_TOLD, PLAIN_PROJECTS, PRODUCT_WORLD, Played, ProductWorld
+from tests.simulation.product import NOT_TOLD, PLAIN_PROJECTS, Played, ProductWorld
 from tests.simulation.product_rows import export_rows
 from workers.clock import ManualClock
 
@@ -57,7 +57,7 @@ class Twin(Player):
     def __init__(
         self, product: ProductWorld, clock: ManualClock, connection: Connection, *, send: Send = send_once
     ) -> None:
-        super().__init__(new_world(PRODUCT_WORLD, model=AgreedOracle))
+        super().__init__(new_world(product.plan, model=AgreedOracle))
         self.product = product
         self.clock = clock
         self.connection = connection
@@ -75,7 +75,12 @@ class Twin(Player):
         """The step with its ids filled in; None when it names what was refused."""
         step = with_plain_project(step)
         arguments = self.resolved(step)
-        return None if arguments is None else step._replace(arguments=arguments)
+        if arguments is None:
+            return None
+        if step.command == "move_instance" and arguments["project_id"] is None:
+            owner = self.oracle.instances[arguments["instance_id"]].tenant_id
+            arguments["project_id"] = PLAIN_PROJECTS[owner]
+        return step._replace(arguments=arguments)
 
     async def play_beside(self, step: Step) -> Outcome:
         """One step on both. Fails with the step when they disagree."""
@@ -175,8 +180,9 @@ def _sums(usage: Any) -> Counter[tuple[str, ...]]:
     for row in usage:
         entry = row if isinstance(row, dict) else dict(row)
         meter = METERS.get(entry["meter"], entry["meter"])
-        owner = (entry["tenant_id"], meter, str(entry["grant_id"]), str(entry["instance_id"]))
-        sums[(*owner, str(entry["hour_start"]))] += entry["quantity_ms"]
+        owner = (entry["tenant_id"], str(entry["project_id"]), meter)
+        what = (str(entry["grant_id"]), str(entry["instance_id"]), str(entry["hour_start"]))
+        sums[(*owner, *what)] += entry["quantity_ms"]
     return sums
 
 

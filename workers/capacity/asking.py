@@ -8,9 +8,11 @@ from typing import Any, Final
 from domain.capacity.commands import CapacityCommand
 from domain.capacity.state import CapacityState
 from domain.identity import IDEMPOTENCY_KEY
-from domain.replay import RequestKey, fingerprint
+from domain.outcomes import Conflict, Replayed
+from domain.replay import RequestKey, check_replay, fingerprint
 from domain.shapes import check_optional_text
 from storage.database import AnyConnection, Database, read_clock
+from storage.replay import read_answers
 from workers import measures
 from workers.actor import Directory, Overloaded
 from workers.capacity.instants import Instants, ShownAhead
@@ -45,8 +47,11 @@ class CapacityAsker:
 
     async def now(self, connection: AnyConnection) -> int:
         """What the clock says. What a reservation is shown at can be later: see `instants`."""
-        database_ms = await read_clock(connection)
-        self.clock.database.see(database_ms)  # what is decided after a read is never behind what it has shown
+        return self.instant(await read_clock(connection))
+
+    def instant(self, database_ms: int) -> int:
+        """The instant that the database's clock means. What is decided afterwards is never behind it."""
+        self.clock.database.see(database_ms)
         return self.clock.instant(database_ms)
 
     async def instants(self, connection: AnyConnection) -> Instants:
@@ -73,3 +78,11 @@ class CapacityAsker:
             key=RequestKey(owner, operation, given) if given is not None else None,
             fingerprint=fingerprint(content),
         )
+
+
+async def recall(connection: AnyConnection, provenance: Provenance) -> Replayed | Conflict | None:
+    """What a command was told before under its idempotency key; None when it has none, or is new."""
+    if provenance.key is None:
+        return None
+    known = (await read_answers(connection, [provenance.key])).get(provenance.key)
+    return check_replay(known, provenance.fingerprint) if known is not None else None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from domain.capacity.boundaries import advance
 from domain.capacity.counts import GrantActivity, SlotCounts, counted_view, grant_activity, shortfall_of
 from domain.capacity.observation import shortfall_peak
 from domain.capacity.state import CapacityState, Instance, Segment
@@ -26,11 +25,12 @@ from storage.capacity.activity import (
     read_reservation_rows,
     read_used_ms,
 )
-from storage.capacity.books import read_heads, read_states
+from storage.capacity.books import read_heads
 from storage.capacity.pages import PlacedInstance
 from storage.capacity.rows import PlacedGrant
 from storage.database import AnyConnection
 from storage.paging import Page, Position
+from workers.capacity.books import books_at
 from workers.capacity.instants import Instants
 
 
@@ -38,10 +38,7 @@ async def current_states(connection: AnyConnection, instants: Mapping[str, int])
     """The books of these reservations as they stand at the instant of each. They are thrown away afterwards."""
     if not instants:
         return {}
-    states = await read_states(connection, await read_heads(connection, instants))
-    for key, state in states.items():
-        advance(state, instants[key])
-    return states
+    return await books_at(connection, await read_heads(connection, instants), instants)
 
 
 async def due_states(connection: AnyConnection, instants: Mapping[str, int]) -> dict[str, CapacityState]:

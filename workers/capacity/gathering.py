@@ -21,6 +21,7 @@ from storage.capacity.books import (
 )
 from storage.database import AnyConnection
 from workers.actor import Actor, Ask
+from workers.capacity.books import note_deserted
 
 CapacityActor: TypeAlias = Actor[CapacityState]
 CapacityWork: TypeAlias = Sequence[tuple[CapacityActor, Sequence[Ask]]]
@@ -41,8 +42,8 @@ class Needs:
         match command:
             case c.EndGrant() | c.AmendGrant() if _lacks(actor, "grants", command.grant_id):
                 self.past_grants.add(command.grant_id)
-            case c.StartInstance() | c.StopInstance() | c.DeleteInstance() | c.AttachInstance() if _lacks(
-                actor, "instances", command.instance_id
+            case c.StartInstance() | c.ChangeProject() | c.StopInstance() | c.DeleteInstance() | c.AttachInstance() if (
+                _lacks(actor, "instances", command.instance_id)
             ):
                 self.past_instances.add(command.instance_id)
             case c.BindReservation():
@@ -105,9 +106,10 @@ async def look_around(connection: AnyConnection, work: CapacityWork, books: Lock
             connection, keys, grant_ids=sorted(needs.past_grants), instance_ids=sorted(needs.past_instances)
         )
         around = replace(around, past_grants=grants, past_instances=instances)
-    for actor, _ in work:
-        if actor.state is not None:  # grants of deleted projects stay and bill, and take nobody in (D30)
-            actor.state.deserted = frozenset(stakes[actor.key] - around.projects.keys())
+    alive = around.projects.keys()
+    await note_deserted(
+        connection, {actor.state: stakes[actor.key] - alive for actor, _ in work if actor.state is not None}
+    )
     return around
 
 
@@ -130,13 +132,13 @@ def want(wanted: Wanted, key: str, state: CapacityState | None, command: Any) ->
             wanted.tenant_ids.add(command.grant_tenant_id)
             wanted.account_ids.add(command.account_id)
             wanted.project_ids.update(filter(None, [command.project_id]))
-        case c.PlaceInstance() | c.AttachInstance():
+        case c.PlaceInstance() | c.AttachInstance() | c.SeekSlot():
             wanted.tenant_ids.add(command.tenant_id)
             wanted.project_ids.add(command.project_id)
             wanted.account_ids.add(split_reservation_key(key)[0])
-        case c.StartInstance() if state and (instance := state.instances.get(command.instance_id)):
+        case c.StartInstance() | c.ChangeProject() if state and (instance := state.instances.get(command.instance_id)):
             wanted.tenant_ids.add(instance.tenant_id)
-            wanted.project_ids.add(instance.project_id)
+            wanted.project_ids.add(command.project_id or instance.project_id)
         case c.BindReservation():
             wanted.pool_ids.add(command.pool_id)
             wanted.account_ids.add(split_reservation_key(key)[0])

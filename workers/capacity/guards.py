@@ -10,16 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from domain.authority import Permission
-from domain.capacity.boundaries import advance
 from domain.capacity.commands import MissReservation
 from domain.capacity.observation import decide_miss
 from domain.capacity.state import CapacityState, Grant, ReservationStatus
 from domain.identity import ACCOUNT_ID, POOL_ID, TENANT_ID
 from domain.outcomes import Accepted, InvalidState, NotFound, Outcome, Refusal, Replayed
 from domain.registry import EVERYBODY
-from domain.replay import Remembered, RequestKey, check_replay
+from domain.replay import Remembered
 from domain.shapes import Shape, check_text
-from storage.capacity.books import Flush, flush_books, lock_reservations, read_states
+from storage.capacity.books import Flush, flush_books, lock_reservations
 from storage.capacity.lookups import (
     forget_grants,
     keys_of_account,
@@ -34,8 +33,9 @@ from storage.registry import (
     lock_pool,
     offered_tenants,
 )
-from storage.replay import flush_answer, read_answers
-from workers.capacity.asking import CapacityAsker
+from storage.replay import flush_answer
+from workers.capacity.asking import CapacityAsker, recall
+from workers.capacity.books import books_at
 from workers.capacity.turn import CREATE_GRANT, write_changes
 from workers.lane import TurnResult
 from workers.request import NOBODY, Caller, Provenance
@@ -108,7 +108,7 @@ class CapacityGuards:
         tenants: set[str] = set()
 
         async def keys(connection: PooledConnection) -> Sequence[str]:
-            return await keys_of_pool(connection, pool_id)
+            return sorted(await keys_of_pool(connection, pool_id))
 
         async def lock(connection: PooledConnection) -> Refusal | None:
             await lock_pool(connection, pool_id)
@@ -140,14 +140,15 @@ class CapacityGuards:
             async with self._asker.database.transaction() as connection:
                 keys = await keys_of(connection)
                 database_now, heads = await lock_reservations(connection, keys)
-                if (known := await _known(connection, provenance, subject)) is not None:
-                    return known
+                if (known := await recall(connection, provenance)) is not None:
+                    return Accepted(subject) if isinstance(known, Replayed) else known
                 if refusal := await lock(connection):
                     return refusal
                 if set(await keys_of(connection)) - set(keys):
                     continue
-                now = max([self._asker.clock.instant(database_now), *(head.clock_at for head in heads.values())])
-                outcome = await attempt(connection, await read_states(connection, heads), now)
+                now = max([self._asker.instant(database_now), *(head.clock_at for head in heads.values())])
+                states = await books_at(connection, heads, dict.fromkeys(heads, now))
+                outcome = await attempt(connection, states, now)
                 if isinstance(outcome, Refusal):
                     return outcome
                 if provenance.key is not None:
@@ -192,8 +193,6 @@ async def _refuse_deletion(
 
 
 def _open_grants(states: Mapping[str, CapacityState], now: int) -> list[Grant]:
-    for state in states.values():
-        advance(state, now)
     return [grant for state in states.values() for grant in state.open_grants(at=now)]
 
 
@@ -202,12 +201,3 @@ def _rests_on(grant: Grant, offered_to: str, tenants: set[str]) -> bool:
     if offered_to == EVERYBODY:
         return grant.tenant_id not in tenants
     return grant.tenant_id == offered_to and EVERYBODY not in tenants
-
-
-async def _known(connection: PooledConnection, provenance: Provenance, subject: str) -> Outcome[str] | None:
-    key: RequestKey | None = provenance.key
-    remembered = (await read_answers(connection, [key])).get(key) if key is not None else None
-    if remembered is None:
-        return None
-    replay = check_replay(remembered, provenance.fingerprint)
-    return Accepted(subject) if isinstance(replay, Replayed) else replay

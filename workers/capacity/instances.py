@@ -1,20 +1,25 @@
-"""The desk for instances: where one is placed, started, stopped, deleted, attached (R25, D32, D14)."""
+"""The desk for instances: where one is placed, started, stopped, deleted, attached, of which project (R25, D32, D14, D39)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from domain.authority import Permission
 from domain.capacity.commands import (
     AttachInstance,
     CapacityCommand,
+    ChangeProject,
     DeleteInstance,
     PlaceInstance,
     StartInstance,
     StopInstance,
 )
 from domain.capacity.placement import NO_SLOT
-from domain.capacity.state import Billing, Instance, ReservationStatus
+from domain.capacity.state import Billing, Instance
 from domain.capacity.views import InstanceView
 from domain.identity import (
     ACCOUNT_ID,
@@ -27,21 +32,20 @@ from domain.identity import (
     reservation_key,
 )
 from domain.outcomes import Accepted, InvalidInput, NotFound, Outcome, Refusal, Replayed
-from domain.replay import check_replay
-from domain.shapes import Shape, check_name, check_optional_text, check_text
+from domain.shapes import Shape, check_boolean, check_name, check_optional_text, check_text
 from storage.capacity.lookups import Candidate, find_candidates, get_instance
-from storage.replay import read_answers
-from workers.capacity.asking import CapacityAsker
+from workers.capacity.asking import CapacityAsker, recall
+from workers.capacity.starting import Found, InstanceAsker, attempts_of
 from workers.capacity.turn import Reply
+from workers.lane import TurnResult
 from workers.request import Caller, Provenance
 
 CREATE_INSTANCE: Final = "instances.create"
 ATTACH_INSTANCE: Final = "instances.attach"
-OPERATIONS: Final[dict[type[CapacityCommand], str]] = {
-    StartInstance: "instances.start",
-    StopInstance: "instances.stop",
-    DeleteInstance: "instances.delete",
-}
+START_INSTANCE: Final = "instances.start"
+STOP_INSTANCE: Final = "instances.stop"
+DELETE_INSTANCE: Final = "instances.delete"
+CHANGE_PROJECT: Final = "instances.changeProject"
 
 _NO_INSTANCE: Final = NotFound(field="instanceId", message="no such instance")
 
@@ -49,8 +53,9 @@ _NO_INSTANCE: Final = NotFound(field="instanceId", message="no such instance")
 class InstanceDesk:
     """Every method acts in `tenant_id`: the caller's own tenant; root acting in the root tenant reaches any instance."""
 
-    def __init__(self, asker: CapacityAsker) -> None:
+    def __init__(self, asker: CapacityAsker, committed: Callable[[TurnResult], None]) -> None:
         self._asker = asker
+        self._of_instances = InstanceAsker(asker, committed)
 
     async def create(
         self,
@@ -76,6 +81,7 @@ class InstanceDesk:
                 tenant_id=check_text(tenant_id, "tenantId", TENANT_ID),
                 project_id=check_text(project_id, "projectId", PROJECT_ID),
                 name=check_name(name, "name"),
+                wanted_pool_id=pool_id,
             )
             content = {"projectId": project_id, "flavor": flavor, "name": name, "poolId": pool_id}
             provenance = self._asker.provenance(
@@ -97,20 +103,61 @@ class InstanceDesk:
     async def start(
         self, caller: Caller, *, tenant_id: Any, instance_id: Any, idempotency_key: Any = None
     ) -> Outcome[InstanceView]:
-        """Refuses INVALID_INPUT (shape), ACCESS_DENIED, NOT_FOUND, CONFLICT (key), then as `decide_start`."""
-        return await self._act(caller, tenant_id, instance_id, StartInstance, idempotency_key=idempotency_key)
+        """Run a stopped instance again: in its grant, else placed afresh over all reservations of its flavor that are
+        offered to its tenant now (R36, D27, D32).
+
+        Refuses INVALID_INPUT (shape), ACCESS_DENIED, NOT_FOUND, CONFLICT (key), then as `decide_start`.
+        """
+        return await self._act(
+            caller, tenant_id, instance_id, StartInstance, operation=START_INSTANCE, idempotency_key=idempotency_key
+        )
 
     async def stop(
         self, caller: Caller, *, tenant_id: Any, instance_id: Any, idempotency_key: Any = None
     ) -> Outcome[InstanceView]:
         """Refuses INVALID_INPUT (shape), ACCESS_DENIED, NOT_FOUND, CONFLICT (key), then as `decide_stop`."""
-        return await self._act(caller, tenant_id, instance_id, StopInstance, idempotency_key=idempotency_key)
+        return await self._act(
+            caller, tenant_id, instance_id, StopInstance, operation=STOP_INSTANCE, idempotency_key=idempotency_key
+        )
 
     async def delete(
         self, caller: Caller, *, tenant_id: Any, instance_id: Any, idempotency_key: Any = None
     ) -> Outcome[InstanceView]:
         """Refuses INVALID_INPUT (shape), ACCESS_DENIED, NOT_FOUND, CONFLICT (key). Deleting twice is no error."""
-        return await self._act(caller, tenant_id, instance_id, DeleteInstance, idempotency_key=idempotency_key)
+        return await self._act(
+            caller, tenant_id, instance_id, DeleteInstance, operation=DELETE_INSTANCE, idempotency_key=idempotency_key
+        )
+
+    async def change_project(
+        self,
+        caller: Caller,
+        *,
+        tenant_id: Any,
+        instance_id: Any,
+        project_id: Any,
+        start: Any = False,
+        idempotency_key: Any = None,
+    ) -> Outcome[InstanceView]:
+        """Put an instance into another project of its tenant (D39). With `start` it runs afterwards, or nothing at all
+        has changed (B23).
+
+        Refuses INVALID_INPUT (shape), ACCESS_DENIED, NOT_FOUND, CONFLICT (key), then as `decide_change_project` or
+        `decide_start`.
+        """
+        try:
+            check_text(project_id, "projectId", PROJECT_ID)
+            make = partial(StartInstance if check_boolean(start, "start") else ChangeProject, project_id=project_id)
+        except Shape as shape:
+            return shape.refusal
+        return await self._act(
+            caller,
+            tenant_id,
+            instance_id,
+            make,
+            operation=CHANGE_PROJECT,
+            idempotency_key=idempotency_key,
+            content={"projectId": project_id, "start": start},
+        )
 
     async def attach(
         self,
@@ -166,15 +213,9 @@ class InstanceDesk:
         self, command: PlaceInstance, provenance: Provenance, candidates: list[Candidate], flavor: str
     ) -> Outcome[InstanceView]:
         """An own grant's slot on any reservation first, then an ordinary one, by reservation id (D32)."""
-        ready = [candidate for candidate in candidates if candidate.status is ReservationStatus.READY]
-        if len(ready) > 1:
-            grants_only = _for_grants(command)
-            attempts = [(candidate.key, grants_only) for candidate in ready if candidate.has_own_grant]
-        else:
-            attempts = []
-        attempts += [(candidate.key, command) for candidate in ready]
         outcome: Outcome[InstanceView] | None = None
-        for key, attempt in attempts:
+        for key, grants_only in attempts_of(candidates):
+            attempt = replace(command, grants_only=True) if grants_only else command
             outcome = await self._shown(key, await self._asker.ask(key, attempt, provenance), flavor)
             if outcome != NO_SLOT:
                 return outcome
@@ -190,19 +231,21 @@ class InstanceDesk:
         caller: Caller,
         tenant_id: Any,
         instance_id: Any,
-        make: type[StartInstance] | type[StopInstance] | type[DeleteInstance],
+        make: Callable[..., CapacityCommand],
         *,
+        operation: str,
         idempotency_key: Any,
+        content: Mapping[str, Any] = MappingProxyType({}),
     ) -> Outcome[InstanceView]:
         try:
             check_text(tenant_id, "tenantId", TENANT_ID)
-            command: CapacityCommand = make(instance_id=check_text(instance_id, "instanceId", INSTANCE_ID))
+            command = make(instance_id=check_text(instance_id, "instanceId", INSTANCE_ID))
             provenance = self._asker.provenance(
                 caller,
                 owner=tenant_id,
-                operation=OPERATIONS[make],
+                operation=operation,
                 idempotency_key=idempotency_key,
-                content={"instanceId": instance_id},
+                content={"instanceId": instance_id, **content},
             )
         except Shape as shape:
             return shape.refusal
@@ -212,7 +255,8 @@ class InstanceDesk:
             found = await get_instance(connection, instance_id)
         if found is None or (found[1].tenant_id != tenant_id and not caller.principal.is_root):
             return _NO_INSTANCE
-        return await self._shown(found[0], await self._asker.ask(found[0], command, provenance), found[2])
+        answered = await self._of_instances.ask(Found(*found), command, provenance)
+        return await self._shown(answered.key, answered.reply, found[2])
 
     async def _shown(self, key: str, reply: Reply, flavor: str | None = None) -> Outcome[InstanceView]:
         match reply.outcome:
@@ -232,13 +276,9 @@ class InstanceDesk:
 
     async def _remembered(self, provenance: Provenance) -> Outcome[InstanceView] | None:
         """A retry gets its answer also when nothing could be asked any more."""
-        assert provenance.key is not None, "a creation always has a key"
         async with self._asker.database.acquire() as connection:
-            known = (await read_answers(connection, [provenance.key])).get(provenance.key)
-        if known is None:
-            return None
-        replay = check_replay(known, provenance.fingerprint)
-        return await self._as_it_is_now(replay.subject_id) if isinstance(replay, Replayed) else replay
+            known = await recall(connection, provenance)
+        return await self._as_it_is_now(known.subject_id) if isinstance(known, Replayed) else known
 
     async def _flavor(self, key: str) -> str:
         async with self._asker.database.acquire() as connection:
@@ -249,16 +289,6 @@ class InstanceDesk:
         async with self._asker.database.acquire() as connection:
             found = await get_instance(connection, instance_id)
         return found is not None and found[0] == key
-
-
-def _for_grants(command: PlaceInstance) -> PlaceInstance:
-    return PlaceInstance(
-        instance_id=command.instance_id,
-        tenant_id=command.tenant_id,
-        project_id=command.project_id,
-        name=command.name,
-        grants_only=True,
-    )
 
 
 def _billing_of(value: Any) -> Billing:

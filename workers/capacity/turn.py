@@ -20,7 +20,15 @@ from domain.capacity import commands as c
 from domain.capacity.boundaries import advance
 from domain.capacity.grants import decide_amend, decide_close_tenant, decide_create, decide_end
 from domain.capacity.observation import decide_bind, decide_miss, decide_observe, decide_unbind, first_sight
-from domain.capacity.placement import decide_attach, decide_delete, decide_place, decide_start, decide_stop
+from domain.capacity.placement import (
+    decide_attach,
+    decide_change_project,
+    decide_delete,
+    decide_place,
+    decide_seek,
+    decide_start,
+    decide_stop,
+)
 from domain.capacity.state import CapacityState, Grant, Instance, Reservation
 from domain.outcomes import Accepted, NotFound, Outcome, Refusal
 from domain.replay import Remembered, RequestKey, check_replay
@@ -72,7 +80,9 @@ DECISIONS: Final[Mapping[type, Decide]] = {
     c.EndGrant: lambda state, command, around, now: decide_end(state, command, around=around, now=now),
     c.AmendGrant: lambda state, command, around, now: decide_amend(state, command, around=around, now=now),
     c.PlaceInstance: lambda state, command, around, now: decide_place(state, command, around=around, now=now),
+    c.SeekSlot: lambda state, command, around, now: decide_seek(state, command, around=around, now=now),
     c.StartInstance: lambda state, command, around, now: decide_start(state, command, around=around, now=now),
+    c.ChangeProject: lambda state, command, around, now: decide_change_project(state, command, around=around, now=now),
     c.StopInstance: lambda state, command, around, now: decide_stop(state, command, around=around, now=now),
     c.DeleteInstance: lambda state, command, around, now: decide_delete(state, command, around=around, now=now),
     c.AttachInstance: lambda state, command, around, now: decide_attach(state, command, around=around, now=now),
@@ -206,7 +216,7 @@ class CapacityTurn:
         for actor, asks in batch.work:
             state = actor.state
             assert state is not None, "only actors with books decide ahead"
-            state.deserted = frozenset()  # every project that matters is known to exist
+            state.deserted = {}  # every project that matters is known to exist
             version = state.reservation.version
             now = self._decide_all(actor, asks, batch)
             is_told = any(ask.provenance.key not in batch.remembered for ask in asks)

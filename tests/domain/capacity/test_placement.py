@@ -131,7 +131,9 @@ def test_b10_deleting_twice_gives_one_slot_back() -> None:
     instance = world.place()
     world.stop(instance)
     world.delete(instance)
-    world.around = replace(world.around, past_instances={instance.instance_id: instance})  # no longer in the books
+    world.around = replace(
+        world.around, past_instances={(world.state.reservation.key, instance.instance_id): instance}
+    )  # no longer in the books
     world.delete(instance)
     assert world.state.free == 1
 

@@ -78,8 +78,8 @@ def of_another_tenant(books: Books) -> Books:
 
 def of_another_project(books: Books) -> Books:
     restricted = {grant.grant_id for grant in books.grants.values() if grant.project_id is not None}
-    inside = books.segments[index_of(books, lambda each: each.segment.grant_id in restricted)]
-    return with_instance(books, inside.instance_id, project_id="prj_another")
+    inside = index_of(books, lambda each: each.segment.grant_id in restricted)
+    return with_segment(books, inside, project_id="prj_another")
 
 
 def in_a_grant_and_billed_to_nobody(books: Books) -> Books:

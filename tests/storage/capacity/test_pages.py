@@ -75,9 +75,9 @@ insert into capacity_instance
         case when n % 20 in (3, 4) then 'running' when n % 20 = 9 then 'stopped' else 'deleted' end,
         'normal', case when is_live then grant_id end, true, 1
     from numbered;
-insert into capacity_segment (key, instance_id, number, from_at, to_at, mode, grant_id)
+insert into capacity_segment (key, instance_id, number, from_at, to_at, mode, grant_id, project_id)
     select key, instance_id, 0, {b} - 3600000, case when n % 20 not in (3, 4) then {b} - 1800000 end,
-        case when is_live then 'grant' else 'reserved' end, case when is_live then grant_id end
+        case when is_live then 'grant' else 'reserved' end, case when is_live then grant_id end, '{project}'
     from numbered;
 insert into usage_record (tenant_id, source_key, project_id, meter, hour_start, quantity_ms, grant_id, tags, written_at)
     select tenant_id, 'slot:' || grant_id || ':' || hour, '{project}', 'vm.grant.slot.hours', hour, 3600000, grant_id,

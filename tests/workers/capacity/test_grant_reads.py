@@ -340,8 +340,8 @@ async def _many_grants(world: World, *, count: int) -> None:
         )
         await connection.execute(
             """
-            insert into capacity_segment (key, instance_id, number, from_at, mode, grant_id)
-            select key, instance_id, 0, created_at, 'grant', grant_id from capacity_instance where key = $1
+            insert into capacity_segment (key, instance_id, number, from_at, mode, grant_id, project_id)
+            select key, instance_id, 0, created_at, 'grant', grant_id, project_id from capacity_instance where key = $1
             """,
             MAIN_KEY,
         )
