@@ -10,13 +10,13 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from domain.identity import split_reservation_key
 from storage.database import Connection, read_clock
-from tests.capacity_world import POLL_S, drained, eventually
+from tests.capacity_world import drained, eventually
+from tests.faults.crowd import Crowd
 from tests.simulation.auditor import audit_all
 from tests.simulation.histories import HOUR_MS, Step
 from tests.simulation.oracle_rows import Outcome
@@ -28,7 +28,6 @@ TENANTS = ("A", "B")
 RESERVATIONS = tuple(plan for plan in WORLD.reservations if plan.account_id == ACCOUNT_MAIN)
 SHORT_MS = (50, 300, 1_000, 2_500)
 """Terms that end while the test runs; the others last an hour."""
-ANSWER_WITHIN_S = 60
 
 SendOnce = Callable[[Step, str, int], Awaitable[Outcome | None]]
 """A step, its key, and which attempt this is; None when there was no answer, so that nobody knows what happened."""
@@ -40,46 +39,18 @@ class Sent(NamedTuple):
     outcome: Outcome
 
 
-class Load:
+class Load(Crowd):
     """What all clients have been answered so far."""
 
     def __init__(self, send_once: SendOnce, *, seed: int) -> None:
+        super().__init__()
         self._send_once = send_once
         self._seed = seed
         self.sent: list[Sent] = []
-        self._has_enough = False
-        self.unanswered = 0
-        """Sends after which nobody knew whether they had an effect."""
-
-    @asynccontextmanager
-    async def running(self, *, clients: int) -> AsyncIterator[None]:
-        """The clients ask while the block runs, and each gets its last answer after it."""
-        self._has_enough = False
-        async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                group.create_task(self._client(number))
-            yield
-            self._has_enough = True
-
-    async def more_answers(self, count: int) -> None:
-        """Wait until so many more steps have been answered."""
-        wanted = len(self.sent) + count
-
-        async def has_them() -> bool:
-            return len(self.sent) >= wanted
-
-        await eventually(has_them, timeout_ms=ANSWER_WITHIN_S * 1_000)
 
     async def send(self, step: Step, key: str) -> Outcome:
         """Ask until there is an answer."""
-        deadline = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
-        for attempt in range(1_000_000):
-            if (outcome := await self._send_once(step, key, attempt)) is not None:
-                return outcome
-            self.unanswered += 1
-            assert asyncio.get_running_loop().time() < deadline, f"{step} was never answered"
-            await asyncio.sleep(POLL_S)
-        raise AssertionError
+        return await self.until_answered(lambda attempt: self._send_once(step, key, attempt), step)
 
     async def repeat_all(self) -> None:
         """P11: whatever was accepted, asked for once more under its key, gives the same thing and changes nothing."""
@@ -89,16 +60,17 @@ class Load:
             outcomes = await asyncio.gather(*(self.send(sent.step, sent.key) for sent in page))
             assert outcomes == [sent.outcome for sent in page]
 
-    async def _client(self, number: int) -> None:
+    async def one_after_another(self, number: int) -> None:
         writer = _Writer(random.Random(f"{self._seed}/{number}"), TENANTS[number % 2])
         for count in itertools.count():
-            if self._has_enough:
+            if self.has_enough:
                 return
             key = f"client-{number}-{count}"
             step = writer.next_step(key)
             outcome = await self.send(step, key)
             writer.note(step, outcome)
             self.sent.append(Sent(step, key, outcome))
+            self.answered += 1
 
     def made(self, *commands: str) -> set[str]:
         """The ids that accepted steps of these commands gave."""
@@ -205,12 +177,3 @@ def with_admissions(rows: dict[str, Any]) -> dict[str, Any]:
         return {**grant, "admissions": [{"order": 1, "from_ms": grant["starts_at"], "total": total}]}
 
     return {**rows, "grants": [admitted(grant) for grant in rows["grants"]]}
-
-
-@asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """`work` goes on while the block runs and is stopped after it. It never ends by itself."""
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(work)
-        yield
-        task.cancel()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import psutil
 
+from storage.embedded import EmbeddedPostgres
 from tests.capacity_world import eventually
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
@@ -19,6 +23,9 @@ from tests.simulation.world_plan import ROOT
 EARMARK = Path(sys.executable).with_name("earmark")
 START_WITHIN_MS = 120_000
 """Three seconds on an idle machine; this is for one where everything else runs too."""
+
+
+STOP_WITHIN_S = 60
 
 
 class Served:
@@ -44,6 +51,21 @@ class Served:
             self._process.kill()
             self._process.wait()
 
+    def stop(self) -> int:
+        """As an operator stops it: what was begun is answered. The exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(STOP_WITHIN_S)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
     async def ready(self, client: httpx.AsyncClient) -> None:
         async def answers() -> bool:
             assert self._process is not None
@@ -61,6 +83,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def kill_postgres(server: EmbeddedPostgres, *, only_a_backend: bool = False) -> None:
+    """The whole server, which then is started again; or one backend, after which it starts all others anew itself."""
+    pid = server.pid
+    assert pid is not None
+    if only_a_backend:
+        pid = next(child.pid for child in psutil.Process(pid).children() if "[local]" in " ".join(child.cmdline()))
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(server.start)
 
 
 MUTATIONS = {

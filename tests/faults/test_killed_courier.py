@@ -12,8 +12,7 @@ import pytest
 
 from storage.database import connect
 from tests.capacity_world import eventually
-from tests.faults.serving import Served
-from tests.faults.test_killed_server import free_port
+from tests.faults.serving import Served, free_port
 from tests.receiver import Got, Receiver, receiving
 from workers.authority import new_secret
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import signal
-from collections.abc import Iterator
 from contextlib import aclosing, suppress
-
-import psutil
-import pytest
 
 from domain.events import MIRROR, EventRecord
 from storage.database import Connection, connect
 from storage.embedded import EmbeddedPostgres
 from storage.migrate import migrate
 from tests.capacity_world import NO_ANSWER, POLL_S, CapacityNode, eventually, lay_out, running_node
-from tests.databases import new_home
-from tests.faults.load import Load, beside, check_all, now_ms
+from tests.faults.crowd import beside
+from tests.faults.load import Load, check_all, now_ms
+from tests.faults.serving import kill_postgres
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.product import PRODUCT_WORLD, ProductWorld
@@ -26,17 +20,6 @@ from workers.events import SubscriptionClosed
 
 CLIENTS = 12
 JOBS_EVERY_S = 0.1
-
-
-@pytest.fixture
-def durable_postgres() -> Iterator[EmbeddedPostgres]:
-    """A server of this test's own, as it runs in production."""
-    home = new_home()
-    try:
-        with EmbeddedPostgres(home) as server:
-            yield server
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 async def test_a_killed_postgres_loses_and_doubles_nothing(durable_postgres: EmbeddedPostgres) -> None:
@@ -57,7 +40,7 @@ async def test_a_killed_postgres_loses_and_doubles_nothing(durable_postgres: Emb
             async with load.running(clients=CLIENTS):
                 for only_a_backend in (False, True, False):
                     await load.more_answers(80)
-                    await kill(durable_postgres, only_a_backend=only_a_backend)
+                    await kill_postgres(durable_postgres, only_a_backend=only_a_backend)
                 await load.more_answers(80)
             assert load.unanswered > 0, "nobody noticed"
             await load.repeat_all()
@@ -67,16 +50,6 @@ async def test_a_killed_postgres_loses_and_doubles_nothing(durable_postgres: Emb
                 await everything_was_told(connection, told)
             finally:
                 await connection.close()
-
-
-async def kill(server: EmbeddedPostgres, *, only_a_backend: bool) -> None:
-    """The whole server, which then is started again; or one backend, after which it starts all others anew itself."""
-    pid = server.pid
-    assert pid is not None
-    if only_a_backend:
-        pid = next(child.pid for child in psutil.Process(pid).children() if "[local]" in " ".join(child.cmdline()))
-    os.kill(pid, signal.SIGKILL)
-    await asyncio.to_thread(server.start)
 
 
 async def run_jobs(node: CapacityNode) -> None:

@@ -161,6 +161,57 @@ async def test_the_job_and_a_commit_at_the_boundary_end_a_hold_once(two_nodes: B
     await world.has(reserved=0, spent=400 if in_time else 0)
 
 
+@pytest.mark.parametrize("grace", [0, GRACE])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+async def test_the_job_and_an_extension_at_the_boundary(two_nodes: BudgetWorld, offset: int, grace: int) -> None:
+    """80, 89: prolonged in time, or not at all; what is in its grace is too late to prolong and in time to settle."""
+    world = two_nodes
+    await world.budget(PARENT, 10**6)
+    holds = [await world.hold(10, WHOLE, ttl_ms=TTL, grace_ms=grace) for _ in range(20)]
+    world.clock.now = START + TTL + offset
+    jobs = [ExpiryJob(node.budget_asker).run_once() for node in world.nodes]
+    extensions = [world.extend(hold, 1_000, node=number % 2) for number, hold in enumerate(holds)]
+    outcomes = (await asyncio.gather(*extensions, *jobs))[: len(holds)]
+    in_time, lives = offset <= 0, offset <= grace
+    for outcome in outcomes:
+        if in_time:
+            assert accepted(outcome).expires_at == START + TTL + 1_000
+        else:
+            refused(outcome, "RESERVATION_EXPIRED")
+    assert {await world.status_of(hold) for hold in holds} == {"ACTIVE" if lives else "EXPIRED"}
+    for number, hold in enumerate(holds):
+        outcome = await world.commit(hold, 10, node=number % 2)
+        accepted(outcome) if lives else refused(outcome, "RESERVATION_EXPIRED")
+    await world.has(reserved=0, spent=200 if lives else 0)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+async def test_everything_that_ends_a_hold_at_the_boundary_at_once_ends_it_once(
+    two_nodes: BudgetWorld, offset: int
+) -> None:
+    """89, 104: a commit, a release and an operator's release on two nodes, while the job runs on both."""
+    world = two_nodes
+    await world.budget(PARENT, 10**6)
+    holds = [await world.hold(10, WHOLE, **LIFE) for _ in range(20)]
+    world.clock.now = START + TTL + GRACE + offset
+    jobs = [ExpiryJob(node.budget_asker).run_once() for node in world.nodes]
+
+    async def end(number: int, hold: str) -> None:
+        here, there = number % 2, 1 - number % 2
+        answers, refusals = await at_once(
+            world.commit(hold, 10, node=here),
+            world.release(hold, node=there),
+            world.release(hold, node=here, by=world.root, as_admin=True),
+        )
+        codes = sorted(refusal.code for refusal in refusals)
+        expected = (1, ["RESERVATION_FINALIZED"] * 2) if offset == 0 else (0, ["RESERVATION_EXPIRED"] * 3)
+        assert (len(answers), codes) == expected
+
+    await asyncio.gather(*(end(number, hold) for number, hold in enumerate(holds)), *jobs)
+    await world.has(reserved=0)
+    await world.audit()
+
+
 async def test_an_extension_moves_the_end_for_every_node(two_nodes: BudgetWorld) -> None:
     """83, 68."""
     world = two_nodes

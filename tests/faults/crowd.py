@@ -1,0 +1,69 @@
+"""Clients that go on asking while something happens to what they ask, each again under its key until it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from tests.capacity_world import eventually
+
+Answer = TypeVar("Answer")
+
+ANSWER_WITHIN_S = 60
+PAUSE_S = 0.005
+
+
+class Crowd:
+    """What a client does is a subclass's: `one_after_another`, until `has_enough`."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.unanswered = 0
+        """Sends after which nobody knew whether they had an effect."""
+        self.clients = 0
+        self.has_enough = False
+
+    async def one_after_another(self, number: int) -> None:
+        """Client `number` asks, counts what was answered in `answered`, and asks again."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def running(self, *, clients: int) -> AsyncIterator[None]:
+        """The clients ask while the block runs, and each gets its last answer after it."""
+        self.clients, self.has_enough = clients, False
+        async with asyncio.TaskGroup() as group:
+            for number in range(clients):
+                group.create_task(self.one_after_another(number))
+            yield
+            self.has_enough = True
+
+    async def more_answers(self, count: int) -> None:
+        """Wait until so many more have been answered."""
+        wanted = self.answered + count
+
+        async def has_them() -> bool:
+            return self.answered >= wanted
+
+        await eventually(has_them, timeout_ms=ANSWER_WITHIN_S * 1_000)
+
+    async def until_answered(self, send_once: Callable[[int], Awaitable[Answer | None]], what: object) -> Answer:
+        """Ask until there is an answer. `send_once` is told which attempt it is; None: nobody knows what happened."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
+        for attempt in range(1_000_000):
+            if (answer := await send_once(attempt)) is not None:
+                return answer
+            self.unanswered += 1
+            assert asyncio.get_running_loop().time() < deadline, f"{what} was never answered"
+            await asyncio.sleep(PAUSE_S)
+        raise AssertionError
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """`work` goes on while the block runs and is stopped after it. It never ends by itself."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        yield
+        task.cancel()
