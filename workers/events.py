@@ -43,6 +43,7 @@ class Subscriber:
     """One open subscription: what waits for it, and why it must end, if it must."""
 
     key_id: str
+    accept: Callable[[EventRecord], bool]
     queue: deque[EventRecord] = field(default_factory=deque)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     has_overflowed: bool = False
@@ -55,7 +56,11 @@ class Subscriber:
         return bool(self.queue) and not self.has_overflowed and self.closing is None
 
     def offer(self, events: Iterable[EventRecord]) -> None:
-        self.queue.extend(events)
+        """Only what it wants wakes it: of many who listen to a stream with filters, few are meant."""
+        wanted = [event for event in events if self.accept(event)]
+        if not wanted:
+            return
+        self.queue.extend(wanted)
         if len(self.queue) > QUEUE_MAX:
             self.queue.clear()
             self.has_overflowed = True
@@ -152,7 +157,7 @@ class EventHub:
         """
         if self._count >= SUBSCRIBERS_MAX:
             raise SubscriptionClosed("TOO_MANY_SUBSCRIPTIONS", "this node has too many open subscriptions")
-        subscriber = Subscriber(key_id)
+        subscriber = Subscriber(key_id, accept)
         feed = self._feeds.setdefault(stream, _Feed(stream))
         feed.subscribers.add(subscriber)
         self._count += 1

@@ -21,7 +21,12 @@ from tests.bench.bench import Bench, Options
 from tests.bench.place import Place, durable_server
 from tests.bench.report import Report
 
-BENCHES: Final = {"core": "tests.bench.core", "growth": "tests.bench.growth", "http": "tests.bench.http_edge"}
+BENCHES: Final = {
+    "core": "tests.bench.core",
+    "growth": "tests.bench.growth",
+    "http": "tests.bench.http_edge",
+    "fanout": "tests.bench.fanout",
+}
 REPETITIONS: Final = 5
 SECONDS: Final = 2.0
 QUICK_REPETITIONS: Final = 3
