@@ -35,6 +35,7 @@ WEIGHTS: Final[Mapping[tuple[str, str], int]] = {
     ("Grant", "instances"): 2 * LOADED,  # read for all grants at once, then taken apart
     ("CapacityReservation", "availability"): 2 * READ,
     ("CapacityReservation", "earliestFit"): 2 * READ,
+    ("Webhook", "deliveries"): READ,
 }
 """(type, field) to units, where the way that it is resolved does not tell."""
 SIZES: Final[Mapping[tuple[str, str], float]] = {

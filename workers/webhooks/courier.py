@@ -41,6 +41,8 @@ MARGIN_S: Final = 5.0
 """Nothing is sent any more when a lease has less left: the clock of this node is not the database's."""
 LOOK_S: Final = 1.0
 """How often a node looks for what others have queued and not delivered."""
+QUIET_S: Final = 0.25
+"""How long it looks at nothing, whatever happens, while there is no webhook."""
 RETRY_S: Final = 0.5
 RESTS: Final = 4
 """How many times as long as it took to hand out the courier rests, up to a limit: it must not stand in anybody's way."""
@@ -81,6 +83,9 @@ class Courier:
             try:
                 queued = await self._handing_out.step()
                 took_s = time.monotonic() - started
+                if self._handing_out.found_nobody:
+                    await asyncio.sleep(QUIET_S)
+                    continue
                 await self._claim()
                 wait_s = 0.0 if queued is not None else await self._until_next_s()
             except Unavailable as error:

@@ -40,6 +40,8 @@ class HandingOut:
         self._database = database
         self._clock = clock
         self._ids = ids
+        self.found_nobody = False
+        """Whether the last step passed over events since there is no webhook at all."""
 
     async def run_once(self) -> int:
         """Hand out everything that there is, or nothing while another node is at it. How many deliveries were queued."""
@@ -50,6 +52,7 @@ class HandingOut:
 
     async def step(self) -> int | None:
         """One transaction. How many deliveries were queued; None: there is nothing more to look at."""
+        self.found_nobody = False
         async with self._database.transaction() as connection:
             place = await lock_cursor(connection)
             if place is None:
@@ -60,6 +63,7 @@ class HandingOut:
             # Only after the end was read: who subscribes later begins behind it (`active_from_place`).
             if not await is_anybody_there(connection):
                 await flush_cursor(connection, last)
+                self.found_nobody = True
                 return None
             events = await read_tail(connection, MIRROR, after=place, limit=PAGE)
             if not events:  # retention was faster
