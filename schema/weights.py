@@ -41,6 +41,8 @@ WEIGHTS: Final[Mapping[tuple[str, str], int]] = {
 SIZES: Final[Mapping[tuple[str, str], float]] = {
     ("CapacityReservation", "earliestFit"): 5,
     ("ReportedReservations", "capacityReservations"): 100,
+    ("ReservedBudgets", "outcomes"): 100,
+    ("CreatedGrants", "outcomes"): 100,
 }
 """(type, field) to items, where a list that is no page has many more or less than others."""
 

@@ -9,6 +9,7 @@ import strawberry
 from domain.amounts import Unit
 from domain.budget import answers
 from domain.budget.values import Decision, OveragePolicy
+from schema.batches import each, outcomes_of
 from schema.budget.answers import ask
 from schema.budget.refusals import BUDGET_REFUSALS
 from schema.budget.values import (
@@ -203,6 +204,13 @@ class ReserveBudgetInput:
 
 
 @strawberry.input
+class ReserveBudgetsInput:
+    """Up to 256 holds, each with an idempotency key of its own."""
+
+    reservations: list[ReserveBudgetInput]
+
+
+@strawberry.input
 class DecideInput:
     """As for reserveBudget, to ask whether it would hold."""
 
@@ -262,6 +270,16 @@ class DebitBudgetInput:
 
 DecideResult = result("DecideResult", BudgetVerdict, *BUDGET_REFUSALS)
 ReserveBudgetResult = result("ReserveBudgetResult", BudgetHold, *BUDGET_REFUSALS)
+
+
+@strawberry.type
+class ReservedBudgets:
+    """What came of each hold, in the order in which they were asked for."""
+
+    outcomes: Any = outcomes_of(ReserveBudgetResult)
+
+
+ReserveBudgetsResult = result("ReserveBudgetsResult", ReservedBudgets)
 CommitBudgetResult = result("CommitBudgetResult", BudgetCommit, *BUDGET_REFUSALS)
 ReleaseBudgetResult = result("ReleaseBudgetResult", BudgetRelease, *BUDGET_REFUSALS)
 ExtendBudgetResult = result("ExtendBudgetResult", BudgetExtension, *BUDGET_REFUSALS)
@@ -287,7 +305,13 @@ class HoldingMutation:
     @answers_with(ReserveBudgetResult)
     async def reserve_budget(self, wanted: Annotated[ReserveBudgetInput, INPUT]) -> Any:
         """Holds before work begins. A retry with the same idempotency key gets the same answer, over either edge."""
-        return await ask(BudgetDesk.reserve, BudgetHold.of, **given_values(wanted))
+        return await _reserve(wanted)
+
+    @answers_with(ReserveBudgetsResult)
+    async def reserve_budgets(self, wanted: Annotated[ReserveBudgetsInput, INPUT]) -> Any:
+        """Each is decided by itself, after those before it; one that failed is null, with an error beside the data, and
+        what it came to is told to a retry."""
+        return await each(wanted.reservations, _reserve, ReservedBudgets, field="reservations")
 
     @answers_with(CommitBudgetResult)
     async def commit_budget(self, wanted: Annotated[CommitBudgetInput, INPUT]) -> Any:
@@ -308,3 +332,7 @@ class HoldingMutation:
     async def debit_budget(self, wanted: Annotated[DebitBudgetInput, INPUT]) -> Any:
         """Charges what was used without having been held."""
         return await ask(BudgetDesk.debit, BudgetDebit.of, **given_values(wanted))
+
+
+async def _reserve(wanted: ReserveBudgetInput) -> Any:
+    return await ask(BudgetDesk.reserve, BudgetHold.of, **given_values(wanted))

@@ -12,6 +12,7 @@ from domain.capacity.metering import hours_text
 from domain.capacity.state import GrantState
 from domain.capacity.views import GrantView
 from domain.outcomes import Outcome, Refusal
+from schema.batches import each, outcomes_of
 from schema.capacity.instances import Instance, for_root
 from schema.capacity.refusals import CapacityUnavailable, with_wish
 from schema.context import operation
@@ -182,6 +183,13 @@ class CreateGrantInput:
 
 
 @strawberry.input
+class CreateGrantsInput:
+    """Up to 256 grants, each with an idempotency key of its own."""
+
+    grants: list[CreateGrantInput]
+
+
+@strawberry.input
 class EndGrantInput:
     """Names a grant and the account that it is on."""
 
@@ -216,6 +224,16 @@ class TermInput:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 CreateGrantResult = result("CreateGrantResult", Grant, CapacityUnavailable)
+
+
+@strawberry.type
+class CreatedGrants:
+    """What came of each grant, in the order in which they were asked for."""
+
+    outcomes: Any = outcomes_of(CreateGrantResult)
+
+
+CreateGrantsResult = result("CreateGrantsResult", CreatedGrants)
 EndGrantResult = result("EndGrantResult", Grant)
 AmendGrantResult = result("AmendGrantResult", Grant, CapacityUnavailable)
 
@@ -290,9 +308,13 @@ class GrantMutation:
     @answers_with(CreateGrantResult)
     async def create_grant(self, wanted: Annotated[CreateGrantInput, INPUT]) -> Any:
         """Root only. A retry with the same idempotency key gets the grant as it is now."""
-        current = operation()
-        outcome: Outcome[GrantView] = await current.runtime.grants.create(current.caller, **given(wanted))
-        return with_wish(answer(outcome, Grant.of), wanted)
+        return await _create(wanted)
+
+    @answers_with(CreateGrantsResult)
+    async def create_grants(self, wanted: Annotated[CreateGrantsInput, INPUT]) -> Any:
+        """Root only. Each is decided by itself, after those before it; one that failed is null, with an error beside the
+        data, and what it came to is told to a retry."""
+        return await each(wanted.grants, _create, CreatedGrants, field="grants")
 
     @answers_with(EndGrantResult)
     async def end_grant(self, wanted: Annotated[EndGrantInput, INPUT]) -> Any:
@@ -305,3 +327,9 @@ class GrantMutation:
         """Root only. Changes slots or term in one decision, with no moment in which others could take the slots."""
         current = operation()
         return answer(await current.runtime.grants.amend(current.caller, **given(wanted)), Grant.of)
+
+
+async def _create(wanted: CreateGrantInput) -> Any:
+    current = operation()
+    outcome: Outcome[GrantView] = await current.runtime.grants.create(current.caller, **given(wanted))
+    return with_wish(answer(outcome, Grant.of), wanted)

@@ -38,6 +38,8 @@ INSTANT = re.compile(r"(\w+At|at|from|to|notBefore|notAfter|hourStart|dayStart|d
 AMOUNT = re.compile(r"(\w+Ms|seq)")
 UNKEYED = {
     "testWebhook": "a second test is a second test",
+    "createGrants": "each of its grants has its own",
+    "reserveBudgets": "each of its holds has its own",
 }
 """Mutations that take no idempotency key, and why a retry does no harm."""
 
