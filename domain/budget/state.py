@@ -179,18 +179,16 @@ class BudgetState:
 
     def next_due(self, now: int) -> BudgetReservation | None:
         """An active reservation whose grace is over at `now`, the longest overdue first; then by id."""
-        while self._due and self._due[0][0] < now:
-            settles_until, reservation_id = heapq.heappop(self._due)
-            reservation = self.reservations.get(reservation_id)
-            if reservation is None or reservation.status is not ReservationStatus.ACTIVE:
-                continue
-            if reservation.settles_until == settles_until:
-                return reservation
-        return None
+        first = self._first_due()
+        if first is None or first.settles_until >= now:
+            return None
+        heapq.heappop(self._due)
+        return first
 
     def next_expiry_at(self) -> int | None:
-        """The first instant at which something may be due; never later than the true one."""
-        return self._due[0][0] + 1 if self._due else None
+        """The first instant at which an active reservation here is due."""
+        first = self._first_due()
+        return None if first is None else first.settles_until + 1
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -259,6 +257,20 @@ class BudgetState:
         return taken
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _first_due(self) -> BudgetReservation | None:
+        """The active reservation that is due first; what ended or moved meanwhile is dropped on the way to it."""
+        while self._due:
+            settles_until, reservation_id = self._due[0]
+            reservation = self.reservations.get(reservation_id)
+            if (
+                reservation is not None
+                and reservation.status is ReservationStatus.ACTIVE
+                and reservation.settles_until == settles_until
+            ):
+                return reservation
+            heapq.heappop(self._due)
+        return None
 
     def _schedule(self, reservation: BudgetReservation) -> None:
         if reservation.status is ReservationStatus.ACTIVE:

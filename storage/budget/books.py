@@ -212,6 +212,11 @@ class Flush:
     registry: list[dict[str, Any]] = field(default_factory=list)
     revoked: list[dict[str, Any]] = field(default_factory=list)
 
+    def changes(self) -> list[list[dict[str, Any]] | None]:
+        """The rows beside the heads, in the order that the functions take them."""
+        held = (self.budgets, self.reservations, self.answers, self.outbox, self.debits, self.fundings)
+        return [rows or None for rows in (*held, self.policies, self.windows, self.audit, self.registry, self.revoked)]
+
     def add_changes(
         self,
         head: Head,
@@ -258,21 +263,7 @@ async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     """Write the turn in one statement, and in another why keys went with their tenant.
 
     Raises a serialization failure when a head has moved on since it was read."""
-    rows = (
-        flush.budgets,
-        flush.reservations,
-        flush.answers,
-        flush.outbox,
-        flush.debits,
-        flush.fundings,
-        flush.policies,
-        flush.windows,
-        flush.audit,
-        flush.registry,
-        flush.revoked,
-    )
-    optional = [column or None for column in rows]
-    await connection.execute(_FLUSH, flush.tenant_ids[0], flush.tenant_ids, flush.heads, *optional)
+    await connection.execute(_FLUSH, flush.tenant_ids[0], flush.tenant_ids, flush.heads, *flush.changes())
     if flush.revoked:
         keys = [row["key_id"] for row in flush.revoked]
         await connection.execute(_WHY_REVOKED, flush.tenant_ids, keys, CASCADE_REASON)

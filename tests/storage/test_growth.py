@@ -17,7 +17,7 @@ HOT_TABLES = (
 )
 """Written by turns. The outbox, the locator, streams, answers and usage are keyed by what they are looked up by."""
 
-HOT_MODULES = ("storage.capacity.books", "storage.capacity.premises", "storage.capacity.metering")
+HOT_MODULES = ("storage.capacity.books", "storage.capacity.settling", "storage.capacity.metering")
 """Statements that run once a turn or once a page of the meter; lists and sweeps may look at every key."""
 
 _SWEEPS = {"_DUE", "_DUE_KEYS"}

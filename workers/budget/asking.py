@@ -36,4 +36,6 @@ class BudgetAsker:
 
     async def now(self, connection: AnyConnection) -> int:
         """The instant of a read."""
-        return self.clock.instant(await read_clock(connection))
+        database_ms = await read_clock(connection)
+        self.clock.database.see(database_ms)  # what is decided after a read is never behind what it has shown
+        return self.clock.instant(database_ms)

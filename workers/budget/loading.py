@@ -1,21 +1,24 @@
 """What a tenant's actor keeps between turns, and how it is completed from the database before a turn decides.
 
-All of it is good as long as its version is the head's under the lock. Policies are here whole, and so are budgets unless
-the tenant has very many; reservations as they are named. `unread_due_at` stands for all those that are not here.
+All of it is good as long as its version is the head's when the turn is written. Policies are here whole, and so are
+budgets unless the tenant has very many; reservations as they are named. `unread_due_at` stands for all those that are not
+here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from domain.budget.commands import AnyCommand, KeyedCommand
+from domain.budget.commands import AnyCommand, Extend, KeyedCommand
 from domain.budget.decisions import reads_of
 from domain.budget.records import TenantKey
+from domain.budget.replay import RememberedAnswer
 from domain.budget.settlement import EXPIRIES_MAX
 from domain.budget.state import BudgetState
 from domain.replay import RequestKey
+from domain.terms import MINUTE_MS
 from storage.budget.answers import reservations_named
 from storage.budget.books import (
     Head,
@@ -79,6 +82,27 @@ class TenantBooks:
         """The first instant at which something may be due."""
         return min((at for at in (self.unread_due_at, self.state.next_expiry_at()) if at is not None), default=None)
 
+    def head_due_at(self) -> int | None:
+        """What the head is to say of it. The column has an index, so it is left as it is while it is early enough: a
+        hold that ends well before its time moves nothing there."""
+        due_at, said, now = self.due_at(), self.next_expiry_at, self.state.tenant.clock_at
+        is_early_enough = said is not None and said > now and (due_at is None or due_at >= said)
+        return said if is_early_enough else due_at
+
+    def valid_ms(self, commands: Iterable[AnyCommand], now: int, *, most: int) -> int:
+        """For how long, up to `most`, these commands come to the same as they do at `now`, but for the instants told.
+
+        Until a hold is over, an extension would come too late, a policy begins or ends, or a minute of calls is over.
+        """
+        state = self.state
+        extended = (state.reservations.get(each.reservation_id) for each in commands if isinstance(each, Extend))
+        ends = [self.due_at(), *(held.expires_at + 1 for held in extended if held is not None)]
+        for policy in state.policies.values():
+            ends += [policy.effective_from_at, policy.effective_until_at]
+            if policy.rate_limits is not None:
+                ends.append(now - now % MINUTE_MS + MINUTE_MS)
+        return min((end - now for end in ends if end is not None and end > now), default=most)
+
     def trim(self) -> bool:
         """Drop what only a late retry can ask about; False when the rest is still too much to keep."""
         state = self.state
@@ -99,6 +123,19 @@ class _Wanted:
 
     scopes: set[tuple[str, str]] = field(default_factory=set)
     reservations: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Lookup(Protocol):
+    """What was answered under request keys, as far as it is known."""
+
+    def get(self, key: RequestKey) -> RememberedAnswer | None: ...
+
+
+def has_what(books: TenantBooks, commands: Iterable[AnyCommand], answers: Lookup) -> bool:
+    """Whether nothing need be read to decide these commands, given what is remembered of them."""
+    wanted = _Wanted()
+    is_all = _want(wanted, books, commands, answers)
+    return not (is_all or wanted.scopes or wanted.reservations)
 
 
 async def complete(connection: AnyConnection, work: Work, locked: Locked, instant: int) -> None:
@@ -142,9 +179,7 @@ async def _renew(connection: AnyConnection, actors: Iterable[BudgetActor], locke
         actor.state.has_all_budgets = has_all
 
 
-def _want(
-    wanted: _Wanted, books: TenantBooks, commands: Iterable[AnyCommand], remembered: Mapping[RequestKey, Any]
-) -> bool:
+def _want(wanted: _Wanted, books: TenantBooks, commands: Iterable[AnyCommand], remembered: Lookup) -> bool:
     """Note what is wanted; whether it is all that the tenant has."""
     state, is_all = books.state, False
     tenant_id = state.tenant.tenant_id

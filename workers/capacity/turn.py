@@ -34,11 +34,13 @@ from domain.outcomes import Accepted, NotFound, Outcome, Refusal
 from domain.replay import Remembered, RequestKey, check_replay
 from domain.terms import START_TOLERANCE_MS
 from storage.capacity.books import Flush, Wanted, flush_books
-from storage.capacity.premises import Premises, Verdict, settle_books
+from storage.capacity.settling import CapacityPremises, settle_books
 from storage.database import AnyConnection
+from storage.premises import Verdict
 from storage.replay import answer_row
 from workers import measures
 from workers.actor import Actor, Ask
+from workers.ahead import SOON_MS, VALID_MAX_MS, hear
 from workers.capacity.facts import Facts
 from workers.capacity.gathering import (
     CapacityActor,
@@ -58,11 +60,6 @@ from workers.request import NOBODY, Provenance
 CONTEXT: Final = "capacity"
 CREATE_GRANT: Final = "reservationGrants.create"
 """The operation under which grants' idempotency keys are unique (D19)."""
-
-SOON_MS: Final = 20
-"""A boundary that is due within it is left to the lock mode: it would likely pass while decisions are under way."""
-VALID_MAX_MS: Final = 1_000
-"""How old the instant of a decision may be when it is written, where nothing falls due in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class _Ahead(Prepared):
     """Decisions made from memory, with what they rest on; without premises there is nothing to ask the database."""
 
     batch: _Batch
-    premises: Premises | None
+    premises: CapacityPremises | None
 
 
 class CapacityTurn:
@@ -174,18 +171,14 @@ class CapacityTurn:
 
     async def settle(self, connection: AnyConnection, prepared: Prepared) -> bool:
         assert isinstance(prepared, _Ahead), "it was prepared here"
-        verdict = Verdict.SETTLED
         if prepared.premises is not None:
             verdict, now_ms = await settle_books(connection, prepared.premises, prepared.batch.flush)
-            if verdict is Verdict.SET_BACK:
-                self._clock.database.forget()
-            self._clock.database.see(now_ms)
-        measures.AHEAD.labels(CONTEXT, verdict.value).inc()
-        if verdict is Verdict.CHANGED:
-            self._facts.forget()
-        if verdict is Verdict.SETTLED:
-            prepared.batch.count()
-        return verdict is Verdict.SETTLED
+            if verdict is Verdict.CHANGED:
+                self._facts.forget()
+            if not hear(verdict, now_ms, context=CONTEXT, clock=self._clock):
+                return False
+        prepared.batch.count()
+        return True
 
     def committed(self, result: TurnResult) -> None:
         self._recent.note(result.answers)
@@ -228,9 +221,9 @@ class CapacityTurn:
         batch.result.answers = batch.answers
         return _Ahead(work=batch.work, result=batch.result, batch=batch, premises=premises)
 
-    def _premises(self, batch: _Batch, versions: Mapping[str, int], valid_ms: int) -> Premises:
+    def _premises(self, batch: _Batch, versions: Mapping[str, int], valid_ms: int) -> CapacityPremises:
         around = batch.around
-        return Premises(
+        return CapacityPremises(
             clock_ms=batch.database_now,
             valid_ms=valid_ms,
             versions=versions,
