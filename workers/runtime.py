@@ -49,7 +49,7 @@ from workers.clock import Clock, DatabaseClock
 from workers.events import EventHub
 from workers.ids import IdSource
 from workers.key_desk import KeyDesk
-from workers.lane import Lane, TurnResult, lane_for
+from workers.lane import Lane, lane_for
 from workers.provider_desk import ProviderDesk
 from workers.registry import Registrar
 from workers.relay import Listener, Relay
@@ -72,6 +72,7 @@ from workers.schedule import (
 )
 from workers.supervisor import Supervisor
 from workers.tenancy_desk import TenancyDesk
+from workers.turns import TurnResult
 from workers.webhooks.addresses import Addresses
 from workers.webhooks.bulk import WebhookBulkDesk
 from workers.webhooks.closing import ClosingDesk

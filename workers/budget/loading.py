@@ -34,7 +34,7 @@ from storage.budget.books import (
 from storage.database import AnyConnection
 from storage.identity import lock_tenant, read_live_keys
 from workers.actor import Actor
-from workers.lane import Work
+from workers.turns import Work
 
 BUDGETS_WHOLE: Final = 1_000
 """A tenant with at most so many budgets has all of them in memory: some hundred kilobytes, read once in some 10 ms."""

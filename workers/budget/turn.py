@@ -34,8 +34,8 @@ from workers.budget.changes import change_key
 from workers.budget.loading import BudgetActor, TenantBooks, complete, has_what
 from workers.clock import Clock
 from workers.ids import IdSource
-from workers.lane import Prepared, TurnResult, Work
-from workers.recent import Recent
+from workers.recent import Known, Recent
+from workers.turns import Answers, Prepared, TurnResult, Work
 
 CONTEXT: Final = "budget"
 
@@ -81,7 +81,7 @@ class BudgetTurn:
     def __init__(self, clock: Clock, ids: IdSource) -> None:
         self._clock = clock
         self._ids = ids
-        self._recent: Recent[RememberedAnswer] = Recent(most=RECENT_MAX)
+        self._recent: Recent[RememberedAnswer] = Recent(clock, most=RECENT_MAX)
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
         work = sorted(work, key=lambda item: item[0].key)
@@ -99,19 +99,19 @@ class BudgetTurn:
         batch.result.answers = {**locked.remembered, **batch.answers}
         return batch.result
 
-    def prepare(self, work: Work) -> tuple[Prepared | None, Work]:
+    def prepare(self, work: Work, *, under_way: Answers) -> tuple[Prepared | None, Work]:
         believed = self._clock.database.estimate()
         if believed is None:
             return None, work
-        batch = _Batch(self._clock.instant(believed))
+        batch, known = _Batch(self._clock.instant(believed)), self._recent.beside(under_way)
         ready: list[tuple[BudgetActor, Sequence[Ask]]] = []
         rest: list[tuple[BudgetActor, Sequence[Ask]]] = []
         for actor, asks in work:
-            (ready if self._knows(actor, asks, batch.instant) else rest).append((actor, asks))
+            (ready if _can_decide(actor, asks, known, batch.instant) else rest).append((actor, asks))
         if not ready:
             return None, rest
         ready.sort(key=lambda item: item[0].key)
-        return self._decide_ahead(ready, batch, believed), rest
+        return self._decide_ahead(ready, batch, believed, known), rest
 
     async def settle(self, connection: AnyConnection, prepared: Prepared) -> bool:
         assert isinstance(prepared, _Ahead), "it was prepared here"
@@ -131,20 +131,7 @@ class BudgetTurn:
 
     # -- deciding from memory ------------------------------------------------------------------------------------
 
-    def _knows(self, actor: BudgetActor, asks: Sequence[Ask], instant: int) -> bool:
-        """Whether these commands can be decided from memory."""
-        books = actor.state
-        if books is None:
-            return False
-        now = books.now(instant)
-        due_at = books.due_at()
-        if due_at is not None and now < due_at < now + SOON_MS:
-            return False
-        if books.unread_due_at is not None and books.unread_due_at <= now:
-            return False
-        return has_what(books, [ask.command for ask in asks], self._recent)
-
-    def _decide_ahead(self, work: BudgetWork, batch: _Batch, believed: int) -> _Ahead:
+    def _decide_ahead(self, work: BudgetWork, batch: _Batch, believed: int, known: Known[RememberedAnswer]) -> _Ahead:
         versions, valid_ms = {}, VALID_MAX_MS
         for actor, asks in work:
             books = actor.state
@@ -154,12 +141,12 @@ class BudgetTurn:
             valid_ms = min(valid_ms, books.valid_ms(commands, now, most=VALID_MAX_MS))
             self._decide_all(actor, asks, batch)
             valid_ms = min(valid_ms, books.valid_ms((), now, most=VALID_MAX_MS))
-            if tenant.version != version or not all(_is_known(command, self._recent) for command in commands):
+            if tenant.version != version or not all(_is_known(command, known) for command in commands):
                 versions[tenant.tenant_id] = version
         batch.result.answers = batch.answers
         premises = None
         if versions:
-            asked = [key for key in batch.refused if self._recent.get(key) is None]
+            asked = [key for key in batch.refused if known.get(key) is None]
             premises = Premises(clock_ms=believed, valid_ms=valid_ms, versions=versions, unanswered=asked)
         return _Ahead(work=work, result=batch.result, batch=batch, premises=premises)
 
@@ -214,6 +201,19 @@ class BudgetTurn:
             batch.result.event_keys.append(tenant.tenant_id)
 
 
+def _can_decide(actor: BudgetActor, asks: Sequence[Ask], known: Known[RememberedAnswer], instant: int) -> bool:
+    """Whether these commands can be decided from memory."""
+    books = actor.state
+    if books is None:
+        return False
+    now, due_at = books.now(instant), books.due_at()
+    if due_at is not None and now < due_at < now + SOON_MS:
+        return False
+    if books.unread_due_at is not None and books.unread_due_at <= now:
+        return False
+    return has_what(books, [ask.command for ask in asks], known)
+
+
 def _decide(actor: BudgetActor, command: Any, instant: int) -> BudgetOutcome[Any]:
     if actor.state is not None:
         return decide(actor.state.state, command, actor.state.now(instant))
@@ -227,9 +227,9 @@ def _decide(actor: BudgetActor, command: Any, instant: int) -> BudgetOutcome[Any
     return outcome
 
 
-def _is_known(command: Any, answers: Recent[RememberedAnswer]) -> bool:
+def _is_known(command: Any, known: Known[RememberedAnswer]) -> bool:
     """Whether it was answered before, so that this time it rests on nothing."""
-    return isinstance(command, KeyedCommand) and answers.get(command.request_key) is not None
+    return isinstance(command, KeyedCommand) and known.get(command.request_key) is not None
 
 
 def _word(outcome: BudgetOutcome[Any]) -> str:

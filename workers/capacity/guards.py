@@ -37,8 +37,8 @@ from storage.replay import flush_answer
 from workers.capacity.asking import CapacityAsker, recall
 from workers.capacity.books import books_at
 from workers.capacity.turn import CREATE_GRANT, write_changes
-from workers.lane import TurnResult
 from workers.request import NOBODY, Caller, Provenance
+from workers.turns import TurnResult
 
 DELETE_ACCOUNT: Final = "providerAccounts.delete"
 WITHDRAW_POOL: Final = "pools.withdraw"

@@ -53,9 +53,9 @@ from workers.capacity.gathering import (
 )
 from workers.clock import Clock
 from workers.ids import IdSource
-from workers.lane import Prepared, TurnResult, Work
-from workers.recent import Recent
+from workers.recent import Known, Recent
 from workers.request import NOBODY, Provenance
+from workers.turns import Answers, Prepared, TurnResult, Work
 
 CONTEXT: Final = "capacity"
 CREATE_GRANT: Final = "reservationGrants.create"
@@ -129,7 +129,7 @@ class CapacityTurn:
         self._clock = clock
         self._ids = ids
         self._facts = Facts()
-        self._recent: Recent[Remembered] = Recent()
+        self._recent: Recent[Remembered] = Recent(clock)
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
         batch = _Batch(sorted(work, key=lambda item: item[0].key))
@@ -148,7 +148,7 @@ class CapacityTurn:
         batch.result.answers = {**batch.remembered, **batch.answers}
         return batch.result
 
-    def prepare(self, work: Work) -> tuple[Prepared | None, Work]:
+    def prepare(self, work: Work, *, under_way: Answers) -> tuple[Prepared | None, Work]:
         believed = self._clock.database.estimate()
         if believed is None:
             return None, work
@@ -167,7 +167,7 @@ class CapacityTurn:
             return None, rest
         batch = _Batch(sorted(ready, key=lambda item: item[0].key), database_now=believed)
         batch.around = self._facts.around(wanted)
-        return self._decide_ahead(batch), rest
+        return self._decide_ahead(batch, self._recent.beside(under_way)), rest
 
     async def settle(self, connection: AnyConnection, prepared: Prepared) -> bool:
         assert isinstance(prepared, _Ahead), "it was prepared here"
@@ -202,9 +202,9 @@ class CapacityTurn:
         needs.wanted.project_ids |= projects_at_stake(actor, asks, now=now)
         return needs.wanted if needs.is_only_registries and self._facts.cover(needs.wanted) else None
 
-    def _decide_ahead(self, batch: _Batch) -> _Ahead:
+    def _decide_ahead(self, batch: _Batch, known: Known[Remembered]) -> _Ahead:
         keys = (ask.provenance.key for _, asks in batch.work for ask in asks)
-        batch.remembered = {key: known for key in keys if key is not None and (known := self._recent.get(key))}
+        batch.remembered = {key: found for key in keys if key is not None and (found := known.get(key))}
         versions, valid_ms = {}, VALID_MAX_MS
         for actor, asks in batch.work:
             state = actor.state

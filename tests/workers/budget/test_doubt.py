@@ -29,7 +29,7 @@ from tests.capacity_world import running_node
 from tests.cutting import Cut, CuttingWire
 from workers.budget.changes import watched_keys
 from workers.clock import ManualClock
-from workers.lane import ATTEMPTS_MAX
+from workers.lock_mode import ATTEMPTS_MAX
 
 
 class Plan:
@@ -212,8 +212,7 @@ async def test_a_locked_tenant_makes_its_callers_come_back_and_nobody_elses(data
         await world.budget()
         await world.budget("tenant:other", by=world.other)
         for lane in world.node._lanes:
-            if lane._connection is not None:
-                await lane._connection.execute("set lock_timeout = 200")
+            await (await lane._connection.get()).execute("set lock_timeout = 200")
         async with world.connection.transaction():
             await world.connection.execute("select 1 from budget_tenant where tenant_id = $1 for update", ACME)
             blocked = asyncio.ensure_future(world.reserve(1, WHOLE))
