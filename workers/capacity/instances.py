@@ -37,8 +37,8 @@ from storage.capacity.lookups import Candidate, find_candidates, get_instance
 from workers.capacity.asking import CapacityAsker, recall
 from workers.capacity.starting import Found, InstanceAsker, attempts_of
 from workers.capacity.turn import Reply
-from workers.lane import TurnResult
 from workers.request import Caller, Provenance
+from workers.turns import TurnResult
 
 CREATE_INSTANCE: Final = "instances.create"
 ATTACH_INSTANCE: Final = "instances.attach"

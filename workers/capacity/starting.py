@@ -24,8 +24,8 @@ from workers import measures
 from workers.capacity.asking import CapacityAsker, recall
 from workers.capacity.books import books_at
 from workers.capacity.turn import CONTEXT, Reply, write_changes
-from workers.lane import TurnResult
 from workers.request import NOBODY, Provenance
+from workers.turns import TurnResult
 
 LOOKS_MAX: Final = 5
 """How often an instance is looked for again that moved, or whose slot went to somebody else, before the caller is told
