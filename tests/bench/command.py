@@ -1,6 +1,7 @@
 """Measure throughput, latency and CPU time against baselines, on a durable PostgreSQL of its own.
 
-run.py [core] [growth] [http] [--quick] [--seconds S] [--repetitions N] [--clients 1,32] [--json FILE]
+run.py [core] [budgets] [growth] [http] [--quick] [--seconds S] [--repetitions N] [--clients 1,32] [--json FILE]
+       [--chart FILE]
 
 Exits with 1 when the books were wrong after any window, or a call failed. What is slow fails nothing: the machine may be
 busy. A new bench is a module with `run(bench)`, and a line in `BENCHES`.
@@ -18,11 +19,13 @@ from typing import Any, Final
 import uvloop
 
 from tests.bench.bench import Bench, Options
+from tests.bench.chart import write_chart
 from tests.bench.place import Place, durable_server
 from tests.bench.report import Report
 
 BENCHES: Final = {
     "core": "tests.bench.core",
+    "budgets": "tests.bench.budgets",
     "growth": "tests.bench.growth",
     "http": "tests.bench.http_edge",
     "fanout": "tests.bench.fanout",
@@ -41,6 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, help="windows of each variant")
     parser.add_argument("--clients", help="numbers of clients instead of each bench's own, such as 1,32")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found there, too")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the ratios there, as SVG")
     given = parser.parse_args(arguments)
     if unknown := set(given.benches) - set(BENCHES):
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
@@ -77,4 +81,6 @@ def main(arguments: Sequence[str]) -> int:
     if given.json:
         settings = {"seconds": options.seconds, "repetitions": options.repetitions}
         report.write(given.json, settings=settings)
+    if given.chart:
+        write_chart(given.chart, report.comparisons)
     return 1 if report.complaints else 0
