@@ -24,6 +24,7 @@ from server.middleware import RequestScope
 from server.options import options_of
 from server.rest import grants, openapi
 from server.rest.cycles import routes as cycles
+from server.rest.cycles.throttle import PublicLimit
 from server.rest.wire import answer, failure
 from server.settings import Settings
 from storage.database import Database
@@ -85,6 +86,7 @@ def create_app(
     )
     app.state.settings = settings
     app.state.made_root_key = None
+    app.state.public_limit = PublicLimit()
     return app
 
 

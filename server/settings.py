@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 from urllib.parse import urlsplit
 
-from schema.bounds import BODY_MAX, COST_MAX
-
 PREFIX: Final = "EARMARK_"
 FOR_TESTS: Final = "EARMARK_TEST_"
 """Variables of the test suite; the server passes over them."""
@@ -38,6 +36,15 @@ def _default_data_dir() -> Path:
 
 def _about(text: str) -> dict[str, str]:
     return {"about": text}
+
+
+def _bound(name: str) -> int:
+    """Looked up when it is needed: this module must also load where another package has taken `schema`'s place, to say
+    so."""
+    from schema import bounds  # noqa: PLC0415
+
+    value: int = getattr(bounds, name)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,19 @@ class Settings:
     answer_days: int = field(default=30, metadata=_about("how long idempotency keys of requests are remembered"))
     audit_days: int = field(default=400, metadata=_about("how long the audit log is kept"))
     delivery_days: int = field(default=14, metadata=_about("how long it is kept what became of webhooks' deliveries"))
+    evidence_server_id: str | None = field(
+        default=None,
+        metadata=_about(
+            "the public address of /v1, such as https://host/v1: with it, decisions come with signed evidence"
+        ),
+    )
+    evidence_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_about(
+            "what evidence is signed with, 64 hexadecimal digits; without it, the key is made of the secret key"
+        ),
+    )
     secret_key: str | None = field(
         default=None,
         repr=False,
@@ -103,11 +123,12 @@ class Settings:
     log_format: str = field(default="auto", metadata=_about("json, text, or auto: text on a terminal, JSON elsewhere"))
     log_level: str = field(default="info", metadata=_about("debug, info, warning or error"))
     graphql_cost_max: int = field(
-        default=COST_MAX,
+        default_factory=lambda: _bound("COST_MAX"),
         metadata=_about("what one GraphQL operation may cost, in units of about five microseconds of the node's time"),
     )
     graphql_body_max: int = field(
-        default=BODY_MAX, metadata=_about("bytes of one GraphQL request or message of a socket")
+        default_factory=lambda: _bound("BODY_MAX"),
+        metadata=_about("bytes of one GraphQL request or message of a socket"),
     )
     jobs: bool = field(default=True, metadata=_about("on or off: whether this node runs jobs; any number may"))
 
@@ -189,6 +210,21 @@ def _tenant(text: str) -> str:
     return text
 
 
+def _server_id(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("https", "http") or not parts.netloc or not text.isascii() or not text.isprintable():
+        raise ValueError("an address such as https://cycles.example.com/v1")
+    if not parts.path.endswith("/v1") or parts.query or parts.fragment or '"' in text or "\\" in text:
+        raise ValueError("an address that ends in /v1")
+    return text
+
+
+def _seed(text: str) -> str:
+    if len(text) != 64 or not set(text) <= set("0123456789abcdefABCDEF"):
+        raise ValueError("64 hexadecimal digits")
+    return text
+
+
 PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "database_url": _database_url,
     "data_dir": _path,
@@ -210,6 +246,8 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "jobs": _switch,
     "delivery_days": _integer(1, 3_650),
     "secret_key": _secret,
+    "evidence_server_id": _server_id,
+    "evidence_key": _seed,
     "webhook_private_addresses": _switch,
     "webhook_timeout_seconds": _integer(1, 30),
     "webhook_ca_file": _file,
@@ -259,7 +297,7 @@ def _unknown(variable: str, known: list[str]) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if name in ("root_key", "secret_key"):
+    if name in ("root_key", "secret_key", "evidence_key"):
         return "(given)"
     if name == "database_url":
         parts = urlsplit(value)

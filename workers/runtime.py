@@ -27,6 +27,7 @@ from workers.budget.asking import BudgetAsker
 from workers.budget.audit_log import AuditLog
 from workers.budget.bulk import BulkDesk
 from workers.budget.desk import BudgetDesk
+from workers.budget.evidence import Attester, EvidenceReads, Signer
 from workers.budget.expiry import ExpiryJob
 from workers.budget.loading import TenantBooks
 from workers.budget.rates import RatesJob
@@ -108,6 +109,10 @@ class RuntimeOptions:
     audit_days: int = 400
     delivery_days: int = 14
     runs_jobs: bool = True
+    evidence_server_id: str | None = None
+    """The public address of the Cycles wire, `/v1` included, which evidence names as its issuer. None: no evidence."""
+    evidence_seed: bytes | None = field(default=None, repr=False)
+    """The key that evidence is signed with, 32 bytes."""
     secret_key: bytes | None = field(default=None, repr=False)
     """What webhooks' secrets are sealed with, at least 32 bytes. Without one no webhook can be made."""
     webhook_security: Security = STRICT
@@ -175,6 +180,13 @@ class Runtime:
         self.budget_reads = BudgetReads(self.budget_asker)
         self.bulk = BulkDesk(self.budget_asker)
         self.audit_log = AuditLog(self.database, self.ids, self.clock)
+        self.evidence_reads = EvidenceReads(self.database, self.clock)
+        self.attester: Attester | None = None
+        """None where no evidence is given, which is how it is unless it is asked for."""
+        if (server_id := self.options.evidence_server_id) is not None:
+            assert self.options.evidence_seed is not None, "evidence is signed"
+            signer = Signer(self.options.evidence_seed)
+            self.attester = Attester(self.database, self.clock, signer, server_id=server_id)
 
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)

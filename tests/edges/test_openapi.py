@@ -28,7 +28,7 @@ def capacity_refusals() -> set[type[Refusal]]:
     for module in pkgutil.walk_packages(domain.__path__, "domain."):
         importlib.import_module(module.name)
     kinds = set(_subclasses(Refusal))
-    return {kind for kind in kinds if not kind.__module__.startswith("domain.budget")}
+    return {kind for kind in kinds if not kind.__module__.startswith(("domain.budget", "domain.webhooks"))}
 
 
 def _subclasses(kind: type[Refusal]) -> Iterator[type[Refusal]]:

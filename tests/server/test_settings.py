@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from server.options import options_of
 from server.settings import PARSERS, Settings, SettingsError, described, load
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -31,6 +32,8 @@ GOOD = (
     ("EARMARK_WEBHOOK_PRIVATE_ADDRESSES", "on", "webhook_private_addresses", True),
     ("EARMARK_WEBHOOK_TIMEOUT_SECONDS", "30", "webhook_timeout_seconds", 30),
     ("EARMARK_WEBHOOK_CA_FILE", __file__, "webhook_ca_file", Path(__file__)),
+    ("EARMARK_EVIDENCE_SERVER_ID", "https://a.b:8/x/v1", "evidence_server_id", "https://a.b:8/x/v1"),
+    ("EARMARK_EVIDENCE_KEY", "0f" * 32, "evidence_key", "0f" * 32),
 )
 
 BAD = (
@@ -64,6 +67,13 @@ BAD = (
     ("EARMARK_WEBHOOK_PRIVATE_ADDRESSES", "true"),
     ("EARMARK_WEBHOOK_TIMEOUT_SECONDS", "31"),
     ("EARMARK_WEBHOOK_CA_FILE", "/nowhere/ca.pem"),
+    ("EARMARK_EVIDENCE_SERVER_ID", "https://a.b/"),
+    ("EARMARK_EVIDENCE_SERVER_ID", "https://a.b/v1/"),
+    ("EARMARK_EVIDENCE_SERVER_ID", "https://a.b/v1?x"),
+    ("EARMARK_EVIDENCE_SERVER_ID", "a.b/v1"),
+    ("EARMARK_EVIDENCE_SERVER_ID", 'https://a"b/v1'),
+    ("EARMARK_EVIDENCE_KEY", "0f" * 31),
+    ("EARMARK_EVIDENCE_KEY", "zz" * 32),
 )
 
 
@@ -110,6 +120,21 @@ def test_secrets_are_shown_nowhere() -> None:
         assert SECRET not in text
     assert loaded.shown()["EARMARK_DATABASE_URL"] == "postgresql://…@host/db"
     assert loaded.shown()["EARMARK_ROOT_KEY"] == "(given)"
+
+
+def test_evidence_is_signed_with_a_key_that_is_given_or_made_of_the_secret(tmp_path: Path) -> None:
+    wanted = {"EARMARK_EVIDENCE_SERVER_ID": "https://a.b/v1"}
+    assert options_of(load({}, data_dir=tmp_path)).evidence_seed is None
+    assert (
+        options_of(load({"EARMARK_EVIDENCE_KEY": "0f" * 32, **wanted}, data_dir=tmp_path)).evidence_seed == b"\x0f" * 32
+    )
+    made = options_of(load(wanted, data_dir=tmp_path)).evidence_seed
+    assert made is not None
+    assert options_of(load(wanted, data_dir=tmp_path)).evidence_seed == made
+    unwritable = tmp_path / "file"
+    unwritable.write_text("")
+    with pytest.raises(SettingsError, match="needs EARMARK_EVIDENCE_KEY or EARMARK_SECRET_KEY"):
+        options_of(load(wanted, data_dir=unwritable))
 
 
 def test_root_keeps_its_data_where_a_plain_user_can_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ Document = dict[str, Any]
 
 METADATA: Final = "metadata"
 COMMITTED_METADATA: Final = "committed_metadata"
-EVERYTHING: Final = frozenset({METADATA, COMMITTED_METADATA})
+EVIDENCE: Final = "evidence"
+EVERYTHING: Final = frozenset({METADATA, COMMITTED_METADATA, EVIDENCE})
 
 
 def show_amount(unit: Unit, amount: int) -> Document:
@@ -124,9 +125,13 @@ def show_debit(answer: DebitAnswer) -> Document:
 
 
 def show_reservation(
-    held: BudgetReservation, status: ReservationStatus, *, include: Collection[str] = EVERYTHING
+    held: BudgetReservation,
+    status: ReservationStatus,
+    *,
+    include: Collection[str] = EVERYTHING,
+    evidence: Document | None = None,
 ) -> Document:
-    """`status` as of now. `include`: which of the heavy fields are wanted."""
+    """`status` as of now. `include`: which of the heavy fields are wanted. `evidence`: references by artifact, if any."""
     shown: Document = {
         "reservation_id": held.reservation_id,
         "status": status.value,
@@ -147,6 +152,8 @@ def show_reservation(
         shown[METADATA] = dict(held.metadata)
     if COMMITTED_METADATA in include and held.committed_metadata is not None:
         shown[COMMITTED_METADATA] = dict(held.committed_metadata)
+    if EVIDENCE in include and evidence:
+        shown[EVIDENCE] = evidence
     return shown
 
 

@@ -21,6 +21,7 @@ from server.rest.cycles.bodies import BODY_MAX, Body, read_body
 from server.rest.cycles.correlation import Correlation
 from server.rest.cycles.failures import Failure, Plane
 from server.rest.cycles.query import Query
+from workers.budget.evidence import Artifact
 from workers.request import Caller
 from workers.runtime import Runtime
 
@@ -54,11 +55,16 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`owner`: the tenant that the thing belongs to, when the caller is an operator and has none of its own."""
+    """`owner`: the tenant that the thing belongs to, when the caller is an operator and has none of its own.
+
+    `is_repeat`: it was accepted before, under the same key; a client cannot tell the difference.
+    """
 
     value: Any
     status: int = 200
     owner: str | None = None
+    is_repeat: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Answer = Reply | Refusal | Failure
@@ -72,6 +78,10 @@ class Exchange:
     headers: Mapping[str, str]
     correlation: Correlation
     is_admin: bool = False
+    sent: bytes = b""
+    """The body, once it has been read."""
+    idempotency_key: str = ""
+    """The one in the body, once it has been read."""
     _caller: Caller | None = None
 
     @property
@@ -107,12 +117,14 @@ class Exchange:
 
     async def body(self, kind: type[Body], *, optional: bool = False) -> Body:
         """The request as it was sent, closed at every level. `optional`: no body counts as `{}`. Raises `Shape`."""
-        sent = await self._receive()
+        self.sent = sent = await self._receive()
         request = read_body(b"{}" if optional and not sent.strip() else sent, kind)
         if isinstance(request, InvalidInput):
             raise Shape(request)
         if "idempotency_key" in kind.__struct_fields__:
-            self._check_key(getattr(request, "idempotency_key", None))
+            key = getattr(request, "idempotency_key", None)
+            self._check_key(key)
+            self.idempotency_key = key or ""
         return request
 
     @property
@@ -165,7 +177,8 @@ Handle = Callable[[Exchange], Awaitable[Answer]]
 class Operation:
     """`own`: a tenant's key needs one of these; `admin`: an operator's. The desks ask again: this only puts it in order.
 
-    `name`: what the audit log calls it; None for one whose failures are not on record.
+    `name`: what the audit log calls it; None for one whose failures are not on record. `artifact`: what is attested of it
+    where evidence is given.
     """
 
     handle: Handle
@@ -175,6 +188,7 @@ class Operation:
     admin: tuple[Permission, ...] = ()
     has_body: bool = False
     name: str | None = None
+    artifact: Artifact | None = None
 
     def missing(self, exchange: Exchange) -> tuple[Permission, ...]:
         """What the caller's key would need one of; nothing when it has it."""

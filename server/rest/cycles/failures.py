@@ -159,6 +159,12 @@ def overloaded(retry_after_s: int, message: str) -> Failure:
     return Failure(status=429, error=ErrorCode.LIMIT_EXCEEDED, message=message, retry_after_ms=retry_after_s * 1_000)
 
 
+def public_limit(wait_ms: int) -> Failure:
+    return Failure(
+        status=429, error=ErrorCode.LIMIT_EXCEEDED, message="too many requests in this minute", retry_after_ms=wait_ms
+    )
+
+
 def broken(message: str = "something went wrong on our side") -> Failure:
     """Never a word about what it was: that is in the log, under the request id."""
     return Failure(status=500, error=ErrorCode.INTERNAL_ERROR, message=message)

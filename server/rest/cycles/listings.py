@@ -7,7 +7,8 @@ from typing import Any, Final
 from domain.budget.records import ReservationStatus
 from domain.budget.values import LEVELS, Subject
 from domain.outcomes import AccessDenied, InvalidInput, NotFound, Refusal
-from server.rest.cycles.answers import Document, show_reservation
+from server.rest.cycles.answers import EVIDENCE, Document, show_reservation
+from server.rest.cycles.evidence import evidence_of
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.failures import TENANT_FIELDS
 from server.rest.cycles.query import Query
@@ -25,7 +26,10 @@ async def get_reservation(exchange: Exchange) -> Answer:
     )
     if isinstance(found, Refusal):
         return found
-    return Reply(show_reservation(found.reservation, found.status), owner=found.tenant_id)
+    held = found.reservation
+    evidence = await evidence_of(exchange, found.tenant_id, [held.reservation_id])
+    shown = show_reservation(held, found.status, evidence=evidence.get(held.reservation_id))
+    return Reply(shown, owner=found.tenant_id)
 
 
 async def list_reservations(exchange: Exchange) -> Answer:
@@ -42,7 +46,19 @@ async def list_reservations(exchange: Exchange) -> Answer:
     )
     if isinstance(found, Refusal):
         return empty("reservations") if is_unknown_tenant(found) else found
-    rows = [show_reservation(seen.reservation, seen.status, include=include) for seen in found.items]
+    evidence: dict[str, Document] = {}
+    if EVIDENCE in include and found.items:
+        ids = [seen.reservation.reservation_id for seen in found.items]
+        evidence = await evidence_of(exchange, found.items[0].tenant_id, ids)
+    rows = [
+        show_reservation(
+            seen.reservation,
+            seen.status,
+            include=include,
+            evidence=evidence.get(seen.reservation.reservation_id),
+        )
+        for seen in found.items
+    ]
     return Reply(page("reservations", rows, found), owner=tenant_id)
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from domain.authority import Permission
 from server.rest.cycles.exchange import Access, Handle, Operation
 from server.rest.cycles.failures import Plane
+from workers.budget.evidence import Artifact
 from workers.budget.rights import Right
 
 
 def runtime_operation(
-    handle: Handle, right: Right, *, access: Access = Access.TENANT, has_body: bool = True
+    handle: Handle,
+    right: Right,
+    *,
+    access: Access = Access.TENANT,
+    has_body: bool = True,
+    artifact: Artifact | None = None,
 ) -> Operation:
+    """`artifact`: what its answer is evidence of, where evidence is wanted."""
     own, admin = _words(right)
-    return Operation(handle, access, Plane.RUNTIME, own=own, admin=admin, has_body=has_body)
+    return Operation(handle, access, Plane.RUNTIME, own=own, admin=admin, has_body=has_body, artifact=artifact)
 
 
 def admin_operation(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -19,8 +19,10 @@ from domain.outcomes import AccessDenied, Refusal
 from domain.shapes import Shape
 from domain.terms import SECOND_MS
 from server.rest.cycles import failures
+from server.rest.cycles.answers import Document
 from server.rest.cycles.bodies import BODY_MAX
 from server.rest.cycles.correlation import correlate
+from server.rest.cycles.evidence import ATTESTED, attest_error, attest_reply
 from server.rest.cycles.exchange import (
     ADMIN_KEY,
     API_KEY,
@@ -66,12 +68,16 @@ class Resource:
         method = exchange.scope["method"]
         operation = self.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
-            return _encode_failure(self._unknown_method(), exchange)
+            unknown = self._unknown_method()
+            return _encode_failure(unknown, exchange, _show_failure(unknown, exchange))
         try:
             answer = await _attempt(operation, exchange)
             if isinstance(answer, Reply):
+                attester = exchange.runtime.attester
+                if attester is not None and operation.artifact is not None:
+                    await attest_reply(attester, exchange, operation.artifact, answer)
                 body = b"" if answer.status == NO_CONTENT else msgspec.json.encode(answer.value)
-                return _Encoded(answer.status, body, owner=answer.owner)
+                return _Encoded(answer.status, body, answer.headers, owner=answer.owner)
             failure = failures.failure_of(answer, operation.plane) if isinstance(answer, Refusal) else answer
         except ClientDisconnect:
             raise
@@ -80,7 +86,11 @@ class Resource:
             failure = failures.broken()
         if operation.name is not None and failure.is_on_record:
             await put_on_record(exchange, operation.name, failure)
-        return _encode_failure(failure, exchange)
+        error = _show_failure(failure, exchange)
+        attester = exchange.runtime.attester
+        if attester is not None and operation.artifact is not None and failure.error in ATTESTED:
+            await attest_error(attester, exchange, operation.artifact, failure.status, error)
+        return _encode_failure(failure, exchange, error)
 
     def _unknown_method(self) -> Failure:
         if not self.operations:
@@ -189,8 +199,8 @@ class _Encoded:
     owner: str | None = None
 
 
-def _encode_failure(failure: Failure, exchange: Exchange) -> _Encoded:
-    error: dict[str, Any] = {
+def _show_failure(failure: Failure, exchange: Exchange) -> Document:
+    error: Document = {
         "error": failure.error.value,
         "message": failure.message,
         "request_id": exchange.correlation.request_id,
@@ -198,6 +208,10 @@ def _encode_failure(failure: Failure, exchange: Exchange) -> _Encoded:
     }
     if failure.details:
         error["details"] = failure.details
+    return error
+
+
+def _encode_failure(failure: Failure, exchange: Exchange, error: Document) -> _Encoded:
     headers = failure.headers
     if failure.retry_after_ms is not None:
         headers += _throttled(failure.retry_after_ms, now=exchange.runtime.clock.local_ms())

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from domain.authority import RESERVATIONS, Permission
 from domain.budget import commands
-from server.rest.cycles import health, listings, runtime
+from server.rest.cycles import evidence, health, listings, runtime
 from server.rest.cycles.admin import (
     audit,
     budgets,
@@ -33,6 +33,7 @@ from server.rest.cycles.resource import Resource
 from server.rest.cycles.webhooks.routes import WEBHOOKS
 from workers.budget import rights
 from workers.budget.event_log import READ_EVENTS
+from workers.budget.evidence import Artifact
 from workers.budget.rights import RIGHTS
 from workers.key_desk import OPERATORS_WORDS
 
@@ -55,17 +56,21 @@ def _keys(name: str, handle: Handle, words: tuple[Permission, ...], *, has_body:
 
 
 RESOURCES: Final = {
-    "/v1/decide": {"POST": runtime_operation(runtime.decide, RIGHTS[commands.Evaluate])},
+    "/v1/decide": {"POST": runtime_operation(runtime.decide, RIGHTS[commands.Evaluate], artifact=Artifact.DECIDE)},
     "/v1/reservations": {
-        "POST": runtime_operation(runtime.reserve, RIGHTS[commands.Reserve]),
+        "POST": runtime_operation(runtime.reserve, RIGHTS[commands.Reserve], artifact=Artifact.RESERVE),
         "GET": runtime_operation(
             listings.list_reservations, rights.LIST_RESERVATIONS, access=Access.EITHER, has_body=False
         ),
     },
     "/v1/reservations/{reservation_id}": {"GET": _LOOK_AT_ONE},
-    "/v1/reservations/{reservation_id}/commit": {"POST": runtime_operation(runtime.commit, RIGHTS[commands.Commit])},
+    "/v1/reservations/{reservation_id}/commit": {
+        "POST": runtime_operation(runtime.commit, RIGHTS[commands.Commit], artifact=Artifact.COMMIT)
+    },
     "/v1/reservations/{reservation_id}/release": {
-        "POST": runtime_operation(runtime.release, RIGHTS[commands.Release], access=Access.EITHER)
+        "POST": runtime_operation(
+            runtime.release, RIGHTS[commands.Release], access=Access.EITHER, artifact=Artifact.RELEASE
+        )
     },
     "/v1/reservations/{reservation_id}/extend": {"POST": runtime_operation(runtime.extend, RIGHTS[commands.Extend])},
     "/v1/events": {
@@ -76,6 +81,8 @@ RESOURCES: Final = {
     "/v1/auth/introspect": {
         "GET": admin_operation("introspectAuth", introspection.introspect, None, access=Access.EITHER)
     },
+    "/v1/evidence/{evidence_id}": {"GET": Operation(evidence.get_evidence, Access.NOBODY, Plane.RUNTIME)},
+    "/v1/.well-known/cycles-jwks.json": {"GET": Operation(evidence.get_jwks, Access.NOBODY, Plane.RUNTIME)},
     "/v1/auth/validate": {"POST": _keys("validateApiKey", validate, _READ_KEYS, has_body=True)},
     "/v1/admin/tenants": {
         "POST": admin_operation("createTenant", tenants.create, RIGHTS[commands.CreateTenant], has_body=True),

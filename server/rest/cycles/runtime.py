@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from domain.budget.repeats import BudgetOutcome
+from domain.budget.replay import Repeated
 from domain.outcomes import Refusal
 from server.rest.cycles.answers import (
     Document,
@@ -107,4 +108,6 @@ async def create_event(exchange: Exchange) -> Answer:
 
 def told(outcome: BudgetOutcome[Any], show: Callable[[Any], Document], *, status: int = 200) -> Answer:
     """A first answer and its repetition look alike: the client cannot know which of the two it gets."""
-    return outcome if isinstance(outcome, Refusal) else Reply(show(outcome.answer), status)
+    if isinstance(outcome, Refusal):
+        return outcome
+    return Reply(show(outcome.answer), status, is_repeat=isinstance(outcome, Repeated))

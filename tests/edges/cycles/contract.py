@@ -24,6 +24,7 @@ from domain.instants import read_instant
 VARIABLE = "EARMARK_TEST_CYCLES_SPEC"
 RUNTIME = "cycles-protocol-v0.yaml"
 ADMIN = "cycles-governance-admin-v0.1.25.yaml"
+EVIDENCE = "cycles-evidence-v0.2.yaml"
 
 UNDECLARED = frozenset({405, 413, 415, 429})
 """What HTTP itself has to say, and throttling: any operation may answer so, as an `ErrorResponse` (decision 25)."""
@@ -106,6 +107,20 @@ def judge(response: httpx2.Response) -> None:
         _validate(document, {"$ref": "#/components/schemas/ErrorResponse"}, response)
         return
     _validate(document, document.schema_of(declared), response)
+
+
+@functools.cache
+def _evidence_document() -> Document | None:
+    folder = os.environ.get(VARIABLE)
+    return Document(_load(Path(folder) / EVIDENCE)) if folder else None
+
+
+def judge_envelope(envelope: Mapping[str, Any]) -> None:
+    """Fails when an envelope is not one that the document of evidence allows."""
+    document = _evidence_document()
+    if document is not None:
+        validator = document.validator({"$ref": "#/components/schemas/CyclesEvidence"})
+        assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(envelope)] == []
 
 
 def _operation(

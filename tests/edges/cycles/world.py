@@ -261,11 +261,11 @@ def _nulls(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def world_on(url: str) -> AsyncIterator[World]:
-    """The wire at B, with nothing but the operator's key."""
+async def world_on(url: str, **options: Any) -> AsyncIterator[World]:
+    """The wire at B, with nothing but the operator's key. `options`: of the node."""
     clock = ManualClock(B)
-    options = RuntimeOptions(runs_jobs=False, secret_key=SECRET_KEY, webhook_security=PERMISSIVE)
-    async with running(url, clock=clock, options=options) as node:
+    given = {"runs_jobs": False, "secret_key": SECRET_KEY, "webhook_security": PERMISSIVE, **options}
+    async with running(url, clock=clock, options=RuntimeOptions(**given)) as node:
         await ensure_root(node.database, root_key=ROOT_KEY, clock=clock)
         app = create_app(Settings(data_dir=Path("/nonexistent")), url, runtime=node)
         transport = httpx2.ASGITransport(app=app, client=("192.0.2.7", 4711))
@@ -277,8 +277,8 @@ async def world_on(url: str) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def furnished_world_on(url: str) -> AsyncIterator[World]:
+async def furnished_world_on(url: str, **options: Any) -> AsyncIterator[World]:
     """The same, with the tenant ACME and its key."""
-    async with world_on(url) as world:
+    async with world_on(url, **options) as world:
         await world.add_tenant(ACME)
         yield world

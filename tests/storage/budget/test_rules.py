@@ -47,6 +47,8 @@ async def test_every_key_of_every_table_begins_with_the_tenant(connection: Conne
                 "answer",
                 "audit",
                 "debit",
+                "evidence",
+                "evidence_of",
                 "funding",
                 "outbox",
                 "policy",
