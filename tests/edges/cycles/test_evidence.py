@@ -33,6 +33,7 @@ from tests.edges.cycles.world import (
     world_on,
 )
 from workers.budget.evidence import RETIRED_AFTER_MS, VALID_AFTER_USE_MS
+from workers.recent import RECENT_MS
 
 SERVER = "https://cycles.example.com/v1"
 SEED = b"a signing key for tests, 32 bytes"[:32]
@@ -243,7 +244,7 @@ async def test_a_key_that_is_forgotten_may_be_used_again(world: World) -> None:
     first = ok(await world.decide(1, idempotency_key="k"))
     async with world.node.database.acquire() as connection:
         await connection.execute("delete from budget_answer")
-    world.clock.advance(1)
+    world.clock.advance(RECENT_MS + 1)
     second = ok(await world.decide(2, idempotency_key="k"))
     assert first["cycles_evidence"] != second["cycles_evidence"]
     await fetched(world, first)
