@@ -15,21 +15,49 @@ PAIRS: Final = tuple(first + second for first in ALPHABET for second in ALPHABET
 """All pairs of them, by ten bits: half the steps of one at a time."""
 
 _BODY: Final = "[0-9a-hjkmnp-tv-z]{26,52}"
+_WORDS: Final[dict[re.Pattern[str], str]] = {}
 
-TENANT_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+def grammar(pattern: str, words: str) -> re.Pattern[str]:
+    """A pattern with what people are told that it wants: `must be …`."""
+    compiled = re.compile(pattern)
+    _WORDS[compiled] = words
+    return compiled
+
+
+def in_words(pattern: re.Pattern[str]) -> str:
+    """What a `grammar` wants."""
+    return _WORDS[pattern]
+
+
+def _name_of(extra: str, most: int) -> re.Pattern[str]:
+    signs = " ".join(sorted(extra))
+    return grammar(f"[A-Za-z0-9{extra}-]{{1,{most}}}", f"1 to {most} letters, digits and signs of {signs} -")
+
+
+def _id_of(prefix: str) -> re.Pattern[str]:
+    return grammar(f"{prefix}_{_BODY}", f"an id that begins with {prefix}_, as it was given out")
+
+
+TENANT_ID: Final = _name_of("._:", 128)
 RESERVED_TENANT_IDS: Final = frozenset({"__admin__", "__unauth__", "__system__"})
 """Words of the Cycles protocol for what is no tenant's: requests of operators and of nobody, and the system's events."""
-IDEMPOTENCY_KEY: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-RESERVATION_ID: Final = re.compile(r"[A-Za-z0-9._/:-]{1,300}")
-POOL_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-FLAVOR: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-ACCOUNT_ID: Final = re.compile(f"pacct_{_BODY}")
-PROJECT_ID: Final = re.compile(f"prj_{_BODY}")
-GRANT_ID: Final = re.compile(f"rgrant_{_BODY}")
-INSTANCE_ID: Final = re.compile(f"inst_{_BODY}")
-API_KEY_ID: Final = re.compile(f"key_{_BODY}")
-EVENT_ID: Final = re.compile(f"evt_{_BODY}")
-WEBHOOK_ID: Final = re.compile(f"whsub_{_BODY}")
+IDEMPOTENCY_KEY: Final = _name_of("._:", 128)
+RESERVATION_ID: Final = _name_of("._/:", 300)
+POOL_ID: Final = _name_of("._:", 128)
+FLAVOR: Final = _name_of("._:", 128)
+ACCOUNT_ID: Final = _id_of("pacct")
+PROJECT_ID: Final = _id_of("prj")
+GRANT_ID: Final = _id_of("rgrant")
+INSTANCE_ID: Final = _id_of("inst")
+API_KEY_ID: Final = _id_of("key")
+EVENT_ID: Final = _id_of("evt")
+WEBHOOK_ID: Final = _id_of("whsub")
+
+RESERVATION_KEY: Final = grammar(
+    f"{ACCOUNT_ID.pattern}/{RESERVATION_ID.pattern}", "the id of an account, a slash, and the reservation's id on it"
+)
+"""What `reservation_key` makes."""
 
 
 def encode_bits(number: int, *, characters: int) -> str:

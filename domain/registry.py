@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from domain.authority import Permission, Principal
+from domain.identity import grammar
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
 
 EVERYBODY: Final = "*"
 """In an offer's place of a tenant: the pool is offered to all, those of later included. No tenant id can be this."""
 
-PROVIDER: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+PROVIDER: Final = grammar(r"[A-Za-z0-9._:-]{1,64}", "1 to 64 letters, digits and signs of . : _ -")
 """What grants and usage are tagged with, such as gcp."""
-KIND: Final = re.compile(r"[a-z0-9_-]{1,32}")
+KIND: Final = grammar(r"[a-z0-9_-]{1,32}", "1 to 32 lower-case letters, digits and signs of _ -")
 """How an account is scanned, such as file, push, gce. Which kinds there are is the providers' to say."""
 
 SETTINGS_BYTES_MAX: Final = 65_536

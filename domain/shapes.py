@@ -5,14 +5,19 @@ Edges hand values over as they came; nothing is trimmed, folded or coerced, exce
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
 
+from domain.identity import in_words
 from domain.outcomes import InvalidInput
 from domain.terms import INSTANT_MAX
 
 NAME_MAX = 256
+QUOTED_MAX: Final = 80
+"""Characters of a client's text that are shown to it again."""
 
 
 class Shape(Exception):  # noqa: N818 - carries a refusal out of nested checks; never leaves the desk
@@ -28,7 +33,7 @@ def check_text(value: Any, field: str, pattern: re.Pattern[str]) -> str:
     if not isinstance(value, str):
         raise _wrong(field, value, "a string")
     if not pattern.fullmatch(value):
-        raise Shape(InvalidInput(field=field, reason="malformed", message=f"{field} must match ^{pattern.pattern}$"))
+        raise Shape(InvalidInput(field=field, reason="malformed", message=f"{field} must be {in_words(pattern)}"))
     return value
 
 
@@ -76,6 +81,33 @@ def check_fields(given: Mapping[str, Any], *, required: frozenset[str], optional
         raise Shape(InvalidInput(field=name, reason="unknown-field", message=f"{name} is not a field of this request"))
 
 
+def check_known(words: Iterable[str], field: str, known: Collection[str]) -> None:
+    """Every word is one of those that are known: a mistyped one would quietly match nothing. Raises `Shape`."""
+    for word in words:
+        if word not in known:
+            near = get_close_matches(word, known, n=3, cutoff=0.75)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+            message = f"{field} cannot be {quoted(word)}: {hint}"
+            raise Shape(InvalidInput(field=field, reason="unknown-word", message=message))
+
+
+def quoted(text: str) -> str:
+    """Something of a client's, to show it what is meant."""
+    return json.dumps(text[:QUOTED_MAX], ensure_ascii=False)
+
+
 def _wrong(field: str, value: Any, wanted: str) -> Shape:
-    given = "nothing" if value is None else type(value).__name__
+    given = _KINDS.get(type(value), "an object")
     return Shape(InvalidInput(field=field, reason="wrong-type", message=f"{field} must be {wanted}, not {given}"))
+
+
+_KINDS: Final = {
+    type(None): "nothing",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    tuple: "a list",
+}
+"""How people call what came."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from domain.authority import EVERYTHING, TENANT_DEFAULT, Permission, Principal
 from domain.identity import RESERVED_TENANT_IDS, TENANT_ID
 from domain.outcomes import Accepted, AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Outcome, Refusal
-from domain.shapes import Shape, check_text
+from domain.shapes import Shape, check_text, quoted
 
 PERMISSIONS_MAX: Final = 64
 """Permissions of one key: far above the number there are, so that a list is always a short row."""
@@ -168,7 +168,7 @@ def check_permissions(value: Any, field: str) -> tuple[str, ...]:
         raise Shape(InvalidInput(field=field, reason="out-of-range", message=message))
     known = {EVERYTHING, *Permission}
     if unknown := [word for word in value if word not in known]:
-        message = f"{unknown[0][:80]!r} is not a permission"
+        message = f"{field}: {quoted(unknown[0])} is not a permission"
         raise Shape(InvalidInput(field=field, reason="unknown-permission", message=message))
     return tuple(dict.fromkeys(value))
 

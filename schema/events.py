@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 import strawberry
 from strawberry.scalars import JSON
 
+from domain.budget.envelopes import PUBLISHED_TYPES
+from domain.capacity import boundaries
 from domain.events import EventRecord
 from schema.context import Operation, operation
 from schema.inputs import ALL, own_tenant
@@ -26,6 +28,8 @@ SCOPE: Final = strawberry.argument(description="Only events of budgets whose sco
 SINCE: Final = strawberry.argument(name="from", description="Only what occurred at this instant or later.")
 UNTIL: Final = strawberry.argument(description="Only what occurred at this instant or earlier.")
 SEARCH: Final = strawberry.argument(description="Text in the scope or the correlation id, in any case.")
+EVENT_TYPES: Final = (*boundaries.TYPES, *sorted(PUBLISHED_TYPES))
+"""What streams can have: the types of both contexts, and of the registry."""
 GRANT_EVENTS: Final = "reservation-grant."
 """How the types of all events about grants begin."""
 
@@ -130,6 +134,7 @@ class EventQuery:
             all_tenants=all_tenants,
             of_tenant_id=of_tenant_id,
             types=types,
+            known=EVENT_TYPES,
             grant_id=grant_id,
             search={
                 "category": category,

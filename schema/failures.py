@@ -7,7 +7,9 @@ is masked as INTERNAL, and its cause is in the log under the request id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from graphql import GraphQLError
@@ -16,7 +18,7 @@ from strawberry.schema.exceptions import InvalidOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.graphql import OperationType
 
-from domain.outcomes import Refusal
+from domain.outcomes import InvalidInput, Refusal
 from schema.sharing import SharingSchema
 from storage.database import Unavailable
 from workers.actor import Overloaded, Stopped
@@ -39,8 +41,20 @@ class RequestError(GraphQLError):
         super().__init__(message, extensions={"code": code, **details})
 
 
-def failed(refusal: Refusal) -> RequestError:
-    """A refusal where the field's type has no place for one: a read."""
+def renamed(refusal: Refusal, named: Mapping[str, str]) -> Refusal:
+    """A refusal of an input that this schema calls otherwise: by its own name, in the message too."""
+    if not isinstance(refusal, InvalidInput) or (name := named.get(refusal.field, refusal.field)) == refusal.field:
+        return refusal
+    message = refusal.message
+    if message.startswith(refusal.field):
+        message = name + message.removeprefix(refusal.field)
+    return replace(refusal, field=name, message=message)
+
+
+def failed(refusal: Refusal, **named: str) -> RequestError:
+    """A refusal where the field's type has no place for one: a read. `named`: what this schema calls an input of the
+    read."""
+    refusal = renamed(refusal, named)
     details = {_camel(name): value for name, value in refusal.details().items()}
     return RequestError(refusal.code, refusal.message, **details)
 
@@ -51,8 +65,10 @@ def unauthenticated() -> RequestError:
 
 def described(error: GraphQLError, *, request_id: str | None) -> GraphQLError:
     """The error as the client gets it, whatever was raised."""
-    if (error.extensions or {}).get("code"):
-        return error
+    extensions = error.extensions or {}
+    if code := extensions.get("code"):
+        place = _place_of(error.message) if code == INVALID_INPUT and "field" not in extensions else {}
+        return _coded(error, code, error.message, **place) if place else error
     match error.original_error:
         case SubscriptionClosed() as closed:
             return _coded(error, closed.code, str(closed), cursor=closed.cursor)
@@ -66,7 +82,7 @@ def described(error: GraphQLError, *, request_id: str | None) -> GraphQLError:
         case Stopped():
             return _coded(error, "UNAVAILABLE", "the server is closing; ask again with the same idempotency key")
     if code := _code_of_request_error(error):
-        return _coded(error, code, error.message)
+        return _coded(error, code, error.message, **_place_of(error.message))
     return _coded(error, INTERNAL, "Internal error", requestId=request_id)
 
 
@@ -89,6 +105,18 @@ def _code_of_request_error(error: GraphQLError) -> str | None:
         return None
     is_of_argument = error.message.startswith("Argument ")  # a null variable where the argument takes none
     return INVALID_INPUT if error.path is None or is_of_argument else None
+
+
+_VARIABLE: Final = re.compile(r"Variable '\$(\w+)'(?: has invalid value at \.?([^:]+))?")
+
+
+def _place_of(message: str) -> dict[str, str]:
+    """The variable, and the place in it, that the library complains of in words."""
+    if (found := _VARIABLE.match(message)) is None:
+        return {}
+    variable, place = found.groups()
+    path = variable if place is None else f"{variable}{place}" if place.startswith("[") else f"{variable}.{place}"
+    return {"field": path, "reason": "missing" if message.endswith("to be provided.") else "wrong-type"}
 
 
 def _coded(error: GraphQLError, code: str, message: str, **details: Any) -> GraphQLError:

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import strawberry
 
-from domain.identity import split_reservation_key
+from domain.identity import RESERVATION_KEY, split_reservation_key
+from domain.shapes import Shape, check_text
 from schema.context import operation
+from schema.failures import failed
 
 INPUT: Final = strawberry.argument(name="input")
 """The one argument of every mutation. Its name, and the two that follow, mean something else in Python."""
@@ -35,9 +37,13 @@ def own_tenant(tenant_id: str | None) -> str:
     return operation().caller.principal.tenant_id if tenant_id is None else tenant_id
 
 
-def reservation_of(reservation: str | None) -> dict[str, str]:
-    """The id of a CapacityReservation, taken apart; what is no such id is refused where its parts are checked."""
+def reservation_of(reservation: str | None, *, field: str = "id") -> dict[str, str]:
+    """The id of a CapacityReservation, taken apart. Raises INVALID_INPUT, naming the field that it was given in."""
     if reservation is None:
         return {}
+    try:
+        check_text(reservation, field, RESERVATION_KEY)
+    except Shape as shape:
+        raise failed(shape.refusal) from None
     account_id, reservation_id = split_reservation_key(reservation)
     return {"account_id": account_id, "reservation_id": reservation_id}

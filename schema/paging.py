@@ -98,15 +98,16 @@ def take(first: int | None) -> int:
     return wanted
 
 
-def one(read: Item | Refusal, show: Callable[[Item], Node]) -> Node | None:
-    """What a read of one thing answers: null when there is none, or none for this caller. Raises other refusals."""
-    return None if isinstance(read, NotFound) else show(value(read))
+def one(read: Item | Refusal, show: Callable[[Item], Node], **named: str) -> Node | None:
+    """What a read of one thing answers: null when there is none, or none for this caller. Raises other refusals.
+    `named` as in `failed`."""
+    return None if isinstance(read, NotFound) else show(value(read, **named))
 
 
-def value(read: Item | Refusal) -> Item:
-    """The answer of a read. Raises its refusal."""
+def value(read: Item | Refusal, **named: str) -> Item:
+    """The answer of a read. Raises its refusal. `named` as in `failed`."""
     if isinstance(read, Refusal):
-        raise failed(read)
+        raise failed(read, **named)
     return read
 
 

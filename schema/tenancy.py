@@ -204,7 +204,7 @@ class TenancyQuery:
         """Root sees every tenant, a tenant itself."""
         current = operation()
         found = settled(await current.runtime.tenancy.get_tenant(current.caller, tenant_id=tenant_id))
-        return one(found, Tenant.of)
+        return one(found, Tenant.of, tenantId="id")
 
     @strawberry.field
     async def tenants(
@@ -231,7 +231,7 @@ class TenancyQuery:
         """A project of the caller's tenant; for root, any."""
         current = operation()
         found = settled(await current.runtime.tenancy.get_project(current.caller, project_id=project_id))
-        return one(found, Project.of)
+        return one(found, Project.of, projectId="id")
 
     @strawberry.field
     async def projects(
@@ -260,7 +260,7 @@ class TenancyQuery:
         """A key of the caller's tenant; for root, any."""
         current = operation()
         found = settled(await current.runtime.keys.get_api_key(current.caller, key_id=key_id))
-        return one(found, ApiKey.of)
+        return one(found, ApiKey.of, keyId="id")
 
     @strawberry.field
     async def api_keys(

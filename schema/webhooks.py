@@ -408,7 +408,7 @@ class WebhookQuery:
         """A webhook of the caller's tenant; for root, any. The key needs webhooks:read."""
         current = operation()
         found = await current.runtime.webhook_reads.webhook(current.caller, webhook_id=webhook_id)
-        return None if found is refusals.NO_WEBHOOK else Webhook.of(read(found))
+        return None if found is refusals.NO_WEBHOOK else Webhook.of(read(found, webhook_id="id"))
 
     @strawberry.field
     async def webhooks(

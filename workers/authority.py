@@ -16,7 +16,7 @@ from typing import Final
 
 from domain.authority import EVERYTHING, Principal
 from domain.credentials import PREFIX_LENGTH, RANDOM_LENGTH, SECRET_LEAST, Presented, present, spell
-from domain.identity import TENANT_ID, encode_bits
+from domain.identity import TENANT_ID, encode_bits, in_words
 from domain.tenancy import ENVIRONMENT_KEY_NAME, FIRST_KEY_NAME, ApiKey
 from domain.terms import MINUTE_MS
 from storage.database import AnyConnection, Database, read_clock
@@ -179,7 +179,7 @@ async def ensure_root(
 
 async def _lock_root(connection: AnyConnection, tenant_id: str, *, now: int) -> None:
     if not TENANT_ID.fullmatch(tenant_id):
-        raise RootKeyError(f"the id of the root tenant must match ^{TENANT_ID.pattern}$")
+        raise RootKeyError(f"the id of the root tenant must be {in_words(TENANT_ID)}")
     await flush_root_tenant(connection, tenant_id, name="Platform", created_at=now)
     tenant = await lock_tenant(connection, tenant_id)
     if tenant is None or not tenant.is_root:

@@ -153,7 +153,8 @@ class EventHub:
         """Every later event of the stream once, in order, without end: after a number, or from now on.
 
         Raises `SubscriptionClosed` with the code CURSOR_EXPIRED (events after the cursor are no longer kept),
-        SLOW_CONSUMER (too far behind), TOO_MANY_SUBSCRIPTIONS, UNAUTHENTICATED or SHUTTING_DOWN.
+        CURSOR_AHEAD (the stream has not come that far: nobody was given that cursor), SLOW_CONSUMER (too far
+        behind), TOO_MANY_SUBSCRIPTIONS, UNAUTHENTICATED or SHUTTING_DOWN.
         """
         if self._count >= SUBSCRIBERS_MAX:
             raise SubscriptionClosed("TOO_MANY_SUBSCRIPTIONS", "this node has too many open subscriptions")
@@ -231,7 +232,11 @@ class EventHub:
         if after + 1 < first:
             cursor = encode_cursor(feed.stream, first - 1)
             raise SubscriptionClosed("CURSOR_EXPIRED", "events after this cursor are no longer kept", cursor)
-        return min(after, max(last, feed.last_seq))
+        last = max(last, feed.last_seq)
+        if after > last:
+            cursor = encode_cursor(feed.stream, last)
+            raise SubscriptionClosed("CURSOR_AHEAD", "the cursor lies ahead of everything in this stream", cursor)
+        return after
 
     async def _read_on(self, feed: _Feed) -> None:
         async with feed.reading:

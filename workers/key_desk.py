@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from domain.authority import Permission
 from domain.budget.events import CREATED
 from domain.credentials import present
-from domain.identity import API_KEY_ID, TENANT_ID
+from domain.identity import API_KEY_ID, TENANT_ID, grammar
 from domain.outcomes import Accepted, AccessDenied, InvalidState, Outcome
 from domain.paging import LIST_MAX, check_first
 from domain.shapes import Shape, check_name, check_optional_integer, check_optional_text, check_text
@@ -62,7 +61,7 @@ REVOKE_KEY: Final = "apiKeys.revoke"
 
 DESCRIPTION_MAX: Final = 1_024
 REASON_MAX: Final = 512
-_REASON: Final = re.compile(rf"[^\0\ud800-\udfff]{{1,{REASON_MAX}}}")
+_REASON: Final = grammar(rf"[^\0\ud800-\udfff]{{1,{REASON_MAX}}}", f"1 to {REASON_MAX} characters of text")
 OPERATORS_WORDS: Final = {
     Permission.TENANCY_READ: Permission.ADMIN_KEYS_READ,
     Permission.TENANCY_MANAGE: Permission.ADMIN_KEYS_WRITE,

@@ -16,6 +16,7 @@ from domain.budget import envelopes
 from domain.events import EventRecord
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput
+from domain.shapes import quoted
 from domain.webhooks.selectors import CUSTOM, SYSTEM, published_type
 
 TEST_TYPE: Final = "system.webhook_test"
@@ -148,7 +149,7 @@ def refuse_headers(headers: Mapping[str, str]) -> InvalidInput | None:
     for name, value in headers.items():
         folded = name.lower()
         if not _NAME.fullmatch(name):
-            return _refused("malformed", f"{name[:80]!r} cannot be the name of a header")
+            return _refused("malformed", f"{quoted(name)} cannot be the name of a header")
         if len(value) > HEADER_VALUE_MAX or not _VALUE.fullmatch(value) or value != value.strip():
             message = f"the value of {name} must be at most {HEADER_VALUE_MAX} printable ASCII characters, trimmed"
             return _refused("malformed", message)

@@ -13,6 +13,7 @@ from domain.budget import envelopes
 from domain.budget.scopes import scope_filter_allows
 from domain.capacity import boundaries
 from domain.outcomes import AccessDenied, InvalidInput
+from domain.shapes import quoted
 
 SYSTEM: Final = "__system__"
 """The owner of subscriptions that get the events of every tenant: the operator, and no tenant."""
@@ -51,11 +52,11 @@ def refuse_selectors(owner: str, types: Sequence[str], categories: Sequence[str]
     for kind in types:
         if kind not in KNOWN_TYPES:
             return _refused(
-                "event_types", "unknown-type", f"there are no events of the type {kind[:80]!r}{_hint(kind)}"
+                "event_types", "unknown-type", f"there are no events of the type {quoted(kind)}{_hint(kind)}"
             )
     for category in categories:
         if category not in CATEGORIES:
-            message = f"{category[:80]!r} is none of {', '.join(CATEGORIES)}"
+            message = f"{quoted(category)} is none of {', '.join(CATEGORIES)}"
             return _refused("event_categories", "unknown-category", message)
     if not types and not categories:
         return _refused("event_types", "no-selector", "a subscription needs an event type or an event category")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from domain.budget.shapes import check_length, check_range
 from domain.outcomes import InvalidInput
+from domain.shapes import quoted
 from domain.terms import HOUR_MS, MINUTE_MS, SECOND_MS
 from domain.webhooks.messages import refuse_headers
 from domain.webhooks.selectors import SCOPE_FILTER_MAX, refuse_selectors
@@ -216,7 +217,7 @@ def _refuse_thresholds(given: Mapping[str, Any]) -> InvalidInput | None:
                 name.endswith("seconds") and type(value) is not int
             )
         else:
-            message = f"{name[:80]!r} is no threshold"
+            message = f"{quoted(name)} is no threshold"
             return InvalidInput(field=f"thresholds.{name[:80]}", reason="unknown-field", message=message)
         if not is_well:
             field = f"thresholds.{name}"

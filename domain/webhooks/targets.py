@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from domain.outcomes import InvalidInput
+from domain.shapes import quoted
 from domain.webhooks.refusals import WebhookUrlInvalid
 
 URL_MAX: Final = 2_048
@@ -169,11 +170,11 @@ def refuse_security(security: Security) -> InvalidInput | None:
         try:
             ipaddress.ip_network(text)
         except ValueError:
-            message = f"{text[:80]!r} is no address range such as 10.0.0.0/8"
+            message = f"{quoted(text)} is no address range such as 10.0.0.0/8"
             return InvalidInput(field="blocked_cidr_ranges", reason="not-a-range", message=message)
     for pattern in security.allowed_url_patterns:
         if len(pattern) > PATTERN_MAX or _split_pattern(pattern) is None:
-            message = f"{pattern[:80]!r} is no pattern such as https://*.example.com/*"
+            message = f"{quoted(pattern)} is no pattern such as https://*.example.com/*"
             return InvalidInput(field="allowed_url_patterns", reason="not-a-pattern", message=message)
     return None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from domain.budget.repeats import BudgetOutcome
 from domain.outcomes import InvalidInput, Refusal
 from schema.context import operation
-from schema.failures import failed
+from schema.failures import failed, renamed
 from schema.paging import Connection, Edge, page_info
 from schema.refusals import show_refusal
 from workers.budget.listing import Listing
@@ -23,6 +22,7 @@ _RENAMED: Final = {
     "period_end": "periodEndAt",
     "effective_until": "effectiveUntilAt",
     "reservation_ttl_override": "ttlOverride",
+    "header_names": "headers",
 }
 """Input fields that this schema calls otherwise than the wire under `/v1`, whose names the decisions use."""
 
@@ -38,10 +38,10 @@ async def ask(decide: Callable[..., Awaitable[BudgetOutcome[Item]]], show: Calla
     return told(await decide(current.runtime.budgets, current.caller, **wanted), show)
 
 
-def read(found: Item | Refusal) -> Item:
-    """The answer of a read. Raises its refusal."""
+def read(found: Item | Refusal, **named: str) -> Item:
+    """The answer of a read. Raises its refusal. `named` as in `failed`."""
     if isinstance(found, Refusal):
-        raise failed(_in_our_words(found))
+        raise failed(_in_our_words(found, named))
     return found
 
 
@@ -52,10 +52,12 @@ def listed(found: Listing[Item] | Refusal, show: Callable[[Item], Node], *, afte
     return Connection(edges=edges, page_info=page_info(page.cursors, has_next=page.has_more, after=after))
 
 
-def _in_our_words(refusal: Refusal) -> Refusal:
+def _in_our_words(refusal: Refusal, named: Mapping[str, str] | None = None) -> Refusal:
     if not isinstance(refusal, InvalidInput):
         return refusal
-    return replace(refusal, field=".".join(_RENAMED.get(name) or _camel(name) for name in refusal.field.split(".")))
+    names = {**_RENAMED, **(named or {})}
+    path = ".".join(names.get(name) or _camel(name) for name in refusal.field.split("."))
+    return renamed(refusal, {refusal.field: path})
 
 
 def _camel(name: str) -> str:

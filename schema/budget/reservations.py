@@ -106,7 +106,7 @@ class BudgetReservationQuery:
         found = await current.runtime.budget_reads.reservation(
             current.caller, reservation_id=reservation_id, as_admin=as_admin
         )
-        return None if isinstance(found, NotFound) else BudgetReservation.of(read(found))
+        return None if isinstance(found, NotFound) else BudgetReservation.of(read(found, reservation_id="id"))
 
     @strawberry.field
     async def budget_reservations(

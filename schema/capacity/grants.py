@@ -250,7 +250,8 @@ async def grants(*, first: int | None, after: str | None, **chosen: Any) -> Conn
     async def count() -> int | Refusal:
         return await reads.count_grants(current.caller, **chosen)
 
-    return connection(value(page), Grant.of, after=after, count=count)
+    term = {"overlapsFrom": "overlaps.startsAt", "overlapsTo": "overlaps.endsAt"}
+    return connection(value(page, **term), Grant.of, after=after, count=count)
 
 
 def overlapping(term: TermInput | None) -> dict[str, int]:
@@ -266,7 +267,7 @@ class GrantQuery:
         """A grant of the tenant that the caller acts in, by default its own; for root in the root tenant, any."""
         current = operation()
         view = await current.runtime.reads.grant(current.caller, tenant_id=own_tenant(tenant_id), grant_id=grant_id)
-        return one(view, Grant.of)
+        return one(view, Grant.of, grantId="id")
 
     @strawberry.field
     async def grants(
@@ -293,7 +294,7 @@ class GrantQuery:
             state=state,
             pool_id=pool_id,
             project_id=project_id,
-            **reservation_of(reservation),
+            **reservation_of(reservation, field="reservation"),
             **overlapping(overlaps),
             first=first,
             after=after,

@@ -163,7 +163,7 @@ class InstanceQuery:
         view = await current.runtime.reads.instance(
             current.caller, tenant_id=own_tenant(tenant_id), instance_id=instance_id
         )
-        return one(view, Instance.of)
+        return one(view, Instance.of, instanceId="id")
 
     @strawberry.field
     async def instances(
@@ -189,7 +189,7 @@ class InstanceQuery:
             project_id=project_id,
             grant_id=grant_id,
             run_state=run_state,
-            **reservation_of(reservation),
+            **reservation_of(reservation, field="reservation"),
             first=first,
             after=after,
         )

@@ -157,7 +157,7 @@ class ProviderQuery:
         """Root only."""
         current = operation()
         found = settled(await current.runtime.accounts.get_account(current.caller, account_id=account_id))
-        return one(found, ProviderAccount.of)
+        return one(found, ProviderAccount.of, accountId="id")
 
     @strawberry.field
     async def provider_accounts(
@@ -184,7 +184,7 @@ class ProviderQuery:
         """A pool that is offered to the caller's tenant; for root, any."""
         current = operation()
         found = settled(await current.runtime.accounts.get_pool(current.caller, pool_id=pool_id))
-        return one(found, Pool.of)
+        return one(found, Pool.of, poolId="id")
 
     @strawberry.field
     async def pools(

@@ -17,7 +17,7 @@ from domain.budget.repeats import BudgetOutcome
 from domain.budget.shapes import invalid
 from domain.budget.tenants import TenantAnswer
 from domain.budget.values import ActorType, Origin
-from domain.identity import RESERVED_TENANT_IDS, TENANT_ID
+from domain.identity import RESERVED_TENANT_IDS, TENANT_ID, in_words
 from domain.outcomes import InvalidState, Refusal
 from workers.budget import wanted as w
 from workers.budget.holding import HoldingDesk
@@ -75,7 +75,7 @@ class BudgetDesk(HoldingDesk):
         if (denied := refuse(caller, RIGHTS[c.CreateTenant], tenant_id)) is not None:
             return denied
         if not TENANT_ID.fullmatch(tenant_id) or tenant_id in RESERVED_TENANT_IDS:
-            return invalid("tenant_id", f"tenant_id must match ^{TENANT_ID.pattern}$", reason="charset")
+            return invalid("tenant_id", f"tenant_id must be {in_words(TENANT_ID)}", reason="charset")
         return await self._govern(caller, c.CreateTenant, tenant_id=tenant_id, **given)
 
     async def update_tenant(

@@ -13,7 +13,7 @@ from domain.budget.scopes import scope_filter_allows
 from domain.budget.shapes import invalid
 from domain.events import MIRROR, EventRecord, check_cursor
 from domain.outcomes import NotFound, Refusal
-from domain.shapes import Shape
+from domain.shapes import Shape, check_known
 from storage.budget.event_log import EVENTS, find_event, page_event_log
 from workers.budget import rights
 from workers.budget.listing import Listing, ListingReads, listing
@@ -73,6 +73,7 @@ class EventLogReads(ListingReads):
             return invalid("tenant_id", "no tenant can be called so", reason="charset")
         stream = MIRROR if tenant_id is None else tenant_id
         try:
+            check_known(types or (), "types", sorted(PUBLISHED_TYPES))
             number = check_cursor(stream, after)
         except Shape as shape:
             return shape.refusal

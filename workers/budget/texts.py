@@ -16,7 +16,7 @@ from domain.outcomes import InvalidInput
 DEPTH_MAX: Final = 64
 """How deep a client's document may be nested: PostgreSQL and every JSON library stop somewhere far beyond."""
 
-_OURS: Final = frozenset({"tenant_id", "origin", "scope_filter", "fingerprint"})
+_OURS: Final = frozenset({"tenant_id", "origin", "fingerprint"})
 """Fields of a command that no client fills."""
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -69,10 +69,12 @@ class EventReads(Reading):
         after: Any = None,
         search: Mapping[str, Any] | None = None,
         right: Permission = Permission.QUOTAS_READ,
+        known: Collection[str] = TYPES,
     ) -> EventFilter | Refusal:
         """What a page or a subscription of events may show: the tenant's stream; with `all_tenants` the mirror, for
         root acting in the root tenant, and there `of_tenant_id` for the events about one tenant. Events of other
-        contexts in the same stream are shown to keys with events:read that are not confined to scopes.
+        contexts in the same stream are shown to keys with events:read that are not confined to scopes. `known`: the
+        types that may be asked for.
 
         Refuses in this order: INVALID_INPUT, ACCESS_DENIED.
         """
@@ -83,7 +85,7 @@ class EventReads(Reading):
             chosen = EventFilter(
                 stream=stream,
                 after=check_cursor(stream, after),
-                types=check_words(types, "types"),
+                types=check_words(types, "types", known=known),
                 grant_id=check_optional_text(grant_id, "grantId", GRANT_ID),
                 subject=check_optional_text(of_tenant_id, "ofTenantId", TENANT_ID),
                 search=_check_search(**(search or {})),
@@ -106,7 +108,8 @@ class EventReads(Reading):
         """A page of a stream, oldest first, from the oldest event that is kept or after a cursor.
 
         Takes what `event_filter` takes, and `first` (200 at most). Refuses in this order: INVALID_INPUT, ACCESS_DENIED,
-        INVALID_INPUT (`cursor-expired`: events after the cursor are no longer kept).
+        INVALID_INPUT (`cursor-expired`: events after the cursor are no longer kept; `cursor-ahead`: the stream has not
+        come that far, so it is no cursor that was given out).
         """
         try:
             count = check_first(first)
@@ -121,6 +124,9 @@ class EventReads(Reading):
             if after < oldest - 1:
                 message = "events after this cursor are no longer kept: begin anew without it"
                 return InvalidInput(field="after", reason="cursor-expired", message=message)
+            if after > max(last, oldest - 1):
+                message = "after lies ahead of everything in this stream: it is not a cursor that was given out here"
+                return InvalidInput(field="after", reason="cursor-ahead", message=message)
             found = await page_events(
                 connection,
                 chosen.stream,

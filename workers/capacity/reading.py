@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ from domain.authority import Permission
 from domain.identity import ACCOUNT_ID, RESERVATION_ID, reservation_key
 from domain.outcomes import AccessDenied, InvalidInput
 from domain.paging import check_after, check_first
-from domain.shapes import Shape, check_boolean, check_integer, check_optional_integer, check_text
+from domain.shapes import Shape, check_boolean, check_integer, check_known, check_optional_integer, check_text
 from storage.database import PooledConnection
 from storage.paging import Position
 from workers.capacity.asking import CapacityAsker
@@ -21,7 +21,7 @@ from workers.request import Caller
 
 Word = TypeVar("Word", bound=StrEnum)
 
-WORDS_MAX: Final = 32
+WORDS_MAX: Final = 100
 """Words of one filter, such as event types: more than there are."""
 
 
@@ -74,14 +74,15 @@ def check_word(value: Any, field: str, kind: type[Word]) -> Word | None:
     return kind(value)
 
 
-def check_words(value: Any, field: str) -> tuple[str, ...] | None:
-    """A list of short texts, or None. An unknown one matches nothing. Raises `Shape`."""
+def check_words(value: Any, field: str, *, known: Collection[str]) -> tuple[str, ...] | None:
+    """A list of words of those that are known, or None. Raises `Shape`."""
     if value is None:
         return None
     fits = isinstance(value, list | tuple) and len(value) <= WORDS_MAX
     if not fits or not all(isinstance(word, str) and 0 < len(word) <= 100 and word.isprintable() for word in value):
         message = f"{field} must be a list of at most {WORDS_MAX} short strings"
         raise Shape(InvalidInput(field=field, reason="malformed", message=message))
+    check_known(value, field, known)
     return tuple(value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +11,7 @@ from domain.capacity.availability import Fit, Step, availability, earliest_fits
 from domain.capacity.state import CapacityState, Reservation, ReservationStatus
 from domain.capacity.timeline import Timeline
 from domain.capacity.views import ReservationView
-from domain.identity import ACCOUNT_ID, FLAVOR, POOL_ID, RESERVATION_ID, TENANT_ID
+from domain.identity import ACCOUNT_ID, FLAVOR, POOL_ID, RESERVATION_KEY, TENANT_ID
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape, check_integer, check_optional_integer, check_optional_text, check_text
 from domain.terms import INSTANT_MAX
@@ -38,7 +37,6 @@ FITS_DEFAULT: Final = 5
 FITS_MAX: Final = 50
 """Windows that one answer offers: whoever finds none in these asks on from the last."""
 
-_KEY: Final = re.compile(f"{ACCOUNT_ID.pattern}/{RESERVATION_ID.pattern}")
 _NO_RESERVATION: Final = NotFound(field="reservationId", message="no such reservation on this account")
 
 
@@ -198,7 +196,7 @@ def _question(
             status=check_word(status, "status", ReservationStatus),
             flavor=check_optional_text(flavor, "flavor", FLAVOR),
         )
-        count, position = check_page(first, after, pattern=_KEY)
+        count, position = check_page(first, after, pattern=RESERVATION_KEY)
     except Shape as shape:
         return shape.refusal
     denied = refuse_reader(caller, Permission.PROVIDERS_MANAGE, tenant_id=tenant_id, as_root=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from domain.authority import Permission
+from domain.capacity.metering import METERS
 from domain.capacity.usage import UsageGroup, UsageRecord, UsageTotal
 from domain.identity import GRANT_ID, PROJECT_ID, TENANT_ID
 from domain.outcomes import InvalidInput, Refusal
@@ -18,7 +19,6 @@ from workers.capacity.reading import (
     check_flag,
     check_page,
     check_span,
-    check_word,
     check_words,
     refuse_reader,
 )
@@ -107,7 +107,7 @@ def _filter(
     first_hour, last_hour = check_span(since, until, fields=("from", "to"))
     return UsageFilter(
         tenant_id=tenant_id,
-        meters=check_words(meters, "meters"),
+        meters=check_words(meters, "meters", known=METERS),
         since=first_hour,
         until=last_hour,
         project_id=check_optional_text(project_id, "projectId", PROJECT_ID),
@@ -117,5 +117,4 @@ def _filter(
 
 def _groups(value: Any) -> Sequence[UsageGroup]:
     """Raises `Shape`."""
-    words = check_words(value, "groupBy") or ()
-    return [group for word in words if (group := check_word(word, "groupBy", UsageGroup)) is not None]
+    return [UsageGroup(word) for word in check_words(value, "groupBy", known=list(UsageGroup)) or ()]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from domain.events import MIRROR, EventRecord
 from domain.identity import WEBHOOK_ID
 from domain.outcomes import Accepted, InvalidInput, InvalidState, Outcome, Refusal
-from domain.shapes import Shape, check_integer, check_text
+from domain.shapes import Shape, check_integer, check_text, quoted
 from domain.terms import INSTANT_MAX
 from domain.webhooks.deliveries import Delivery
 from domain.webhooks.messages import trace_of
@@ -199,6 +199,6 @@ def _kinds(event_types: Sequence[str] | None) -> frozenset[str] | None:
     """Raises `Shape`."""
     for kind in event_types or ():
         if kind not in KNOWN_TYPES:
-            message = f"there are no events of the type {kind[:80]!r}"
+            message = f"there are no events of the type {quoted(kind)}"
             raise Shape(InvalidInput(field="event_types", reason="unknown-type", message=message))
     return frozenset(event_types) if event_types else None

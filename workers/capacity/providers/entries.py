@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from domain.capacity.scan import ReportedReservation
-from domain.identity import FLAVOR, RESERVATION_ID
+from domain.identity import FLAVOR, RESERVATION_ID, in_words
 from domain.outcomes import InvalidInput
 
 SLOTS_MAX: Final = 1_000_000_000
 """Slots of one reservation: fits the database's integer, sums fit a 64-bit one, and no real fleet comes near."""
 
-REGION: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+REGION: Final = FLAVOR
 """A region becomes a tag of every usage record (R38), so it is a word."""
 
 _REQUIRED: Final = ("reservationId", "flavor", "region", "total")
@@ -96,7 +96,7 @@ def _check_word(field: str, value: object, pattern: re.Pattern[str]) -> InvalidI
     if isinstance(value, str) and pattern.fullmatch(value):
         return None
     hint = " (put it in quotes)" if isinstance(value, int | float) else ""
-    return InvalidInput(field=field, message=f"must be text like {pattern.pattern}, not {shown(value)}{hint}")
+    return InvalidInput(field=field, message=f"must be {in_words(pattern)}, not {shown(value)}{hint}")
 
 
 def _check_slots(field: str, value: object) -> InvalidInput | None:

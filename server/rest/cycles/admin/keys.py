@@ -9,7 +9,7 @@ from typing import Any, Final
 from domain.authority import BUDGET_DEFAULT
 from domain.instants import show_instant
 from domain.outcomes import Accepted, InvalidInput, InvalidState, NotFound, Refusal
-from domain.shapes import Shape
+from domain.shapes import Shape, quoted
 from domain.tenancy import ApiKey
 from domain.terms import DAY_MS
 from server.rest.cycles.admin.introspection import WORDS, known_words
@@ -137,7 +137,7 @@ def _permissions(words: list[str] | None) -> list[str] | None:
     """Only those that this wire has names for. Raises `Shape`."""
     for word in words or ():
         if word not in WORDS:
-            message = f"{word[:80]!r} is not a permission"
+            message = f"{quoted(word)} is not a permission"
             raise Shape(InvalidInput(field="permissions", reason="unknown-permission", message=message))
     return words
 
