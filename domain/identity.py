@@ -27,7 +27,7 @@ def grammar(pattern: str, words: str) -> re.Pattern[str]:
 
 def in_words(pattern: re.Pattern[str]) -> str:
     """What a `grammar` wants."""
-    return _WORDS[pattern]
+    return _WORDS.get(pattern, "of the form that is documented")
 
 
 def _name_of(extra: str, most: int) -> re.Pattern[str]:

@@ -94,7 +94,7 @@ def _routes(endpoint: GraphQLEndpoint, settings: Settings) -> list[BaseRoute]:
     front = Route("/", _ide if settings.is_development else _front)
     return [
         front,
-        Route("/graphql", endpoint, methods=["GET", "POST"]),
+        Route("/graphql", endpoint),  # it says itself which methods it takes, in its own form
         WebSocketRoute("/graphql", endpoint),
         *grants.ROUTES,
         *cycles.ROUTES,

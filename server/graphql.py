@@ -35,6 +35,8 @@ from server.sockets import SocketContext, SocketHandler, TextSocket, open_socket
 from storage.database import Unavailable
 from workers.runtime import Runtime
 
+METHODS: Final = ("GET", "HEAD", "POST")
+"""What the endpoint takes; OPTIONS from pages of other origins is answered before it."""
 INIT_WITHIN: Final = timedelta(seconds=10)
 """How long a socket may stay open without saying who it is."""
 OPERATIONS_MAX: Final = 100
@@ -86,13 +88,17 @@ class GraphQLEndpoint(GraphQL[Context, None]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            request = Request(scope, _bounded(receive, self.body_max))
+            request = Request(_as_get(scope), _bounded(receive, self.body_max))
             response = await self._respond(request)
             await response(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
+        if request.method not in METHODS:
+            message = f"{request.method} is not allowed here: ask with {', '.join(METHODS)}"
+            headers = {"allow": ", ".join(METHODS)}
+            return self._fail(request, 405, RequestError("METHOD_NOT_ALLOWED", message), headers=headers)
         try:
             secret = secret_of(request.headers)
             caller = await caller_of(_runtime(request).authenticator, secret, **_ids(request), request=request)
@@ -102,6 +108,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             request.state.caller = caller
             return self._in_own_media_type(request, await self.run(request))
         except HTTPException as error:
+            if error.status_code == 404:  # that is how the library says that there is nothing to execute
+                return self._fail(request, 400, RequestError("BAD_REQUEST", "a GET needs the parameter `query`"))
             return self._fail(request, error.status_code, RequestError("BAD_REQUEST", error.reason))
         except BodyTooLarge:
             message = f"the request has more than {self.body_max} bytes"
@@ -178,6 +186,17 @@ def _runtime(request: Request | WebSocket) -> Runtime:
 def _ids(request: Request | WebSocket) -> dict[str, str | None]:
     state = request.scope.get("state", {})
     return {"request_id": state.get("request_id"), "trace_id": state.get("trace_id")}
+
+
+def _as_get(scope: Scope) -> Scope:
+    """A HEAD is answered like the GET would be; the server leaves the body out. It never begins a stream."""
+    if scope["method"] != "HEAD":
+        return scope
+    accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
+    headers = scope["headers"]
+    if prefers_events(accept):
+        headers = [(name, value) for name, value in headers if name != b"accept"]
+    return {**scope, "method": "GET", "headers": headers}
 
 
 def _refuse_length(headers: Headers, most: int) -> None:

@@ -82,7 +82,7 @@ async def flush_account_scanned(
     connection: AnyConnection, account_id: str, *, scanned_at: int, complete: bool, problems: Sequence[str]
 ) -> None:
     """How the latest scan went. One that is behind the latest changes nothing."""
-    is_older = Q(scanned_at=None) | Q(scanned_at__lt=scanned_at)
+    is_older = Q(scanned_at=None) | Q(scanned_at__lte=scanned_at)
     older = tables.ProviderAccount.filter(is_older, account_id=account_id).using_db(on(connection))
     await older.update(scanned_at=scanned_at, scan_complete=complete, scan_problems=list(problems))
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from workers import measures
 from workers.events import SUBSCRIBERS_MAX, SubscriptionClosed
 
 SPACING_S: Final = 0.1
@@ -75,11 +76,13 @@ class ChangeBoard:
 
     def _join(self, watcher: _Watcher, keys: Iterable[str]) -> None:
         self._everybody.add(watcher)
+        measures.SUBSCRIBERS.inc()
         for key in keys:
             self._watchers.setdefault(key, set()).add(watcher)
 
     def _leave(self, watcher: _Watcher, keys: Iterable[str]) -> None:
         self._everybody.discard(watcher)
+        measures.SUBSCRIBERS.dec()
         for key in set(keys):
             self._watchers[key].discard(watcher)
             if not self._watchers[key]:

@@ -162,7 +162,7 @@ class EventHub:
         feed = self._feeds.setdefault(stream, _Feed(stream))
         feed.subscribers.add(subscriber)
         self._count += 1
-        measures.SUBSCRIBERS.set(self._count)
+        measures.SUBSCRIBERS.inc()
         try:
             if await self._make_ready(feed):
                 await self._read_on(feed)  # what was appended while the number was read woke nobody
@@ -250,7 +250,7 @@ class EventHub:
     def _leave(self, feed: _Feed, subscriber: Subscriber) -> None:
         feed.subscribers.discard(subscriber)
         self._count -= 1
-        measures.SUBSCRIBERS.set(self._count)
+        measures.SUBSCRIBERS.dec()
         if not feed.subscribers and self._feeds.get(feed.stream) is feed:
             del self._feeds[feed.stream]
 

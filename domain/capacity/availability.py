@@ -77,11 +77,11 @@ def earliest_fits(
     fits: list[Fit] = []
     horizon = not_after + duration_ms
     for since, until in _windows(state, slots, not_before, horizon):
+        if len(fits) == first:
+            break
         latest = min(until - duration_ms, not_after)
         if latest >= since:
             fits.append(Fit(since, since + duration_ms, latest))
-        if len(fits) == first:
-            break
     return fits
 
 
@@ -127,17 +127,17 @@ def _windows(state: CapacityState, slots: int, starts_at: int, ends_at: int) -> 
 
 
 def _obstacles(state: CapacityState, command: CreateGrant, *, now: int) -> Iterator[Obstacle]:
-    total = state.reservation.total
-    steps = [*state.timeline.steps(command.starts_at, command.ends_at), (command.ends_at, 0)]
-    for (since, level), (until, _) in pairwise(steps):
-        missing = level + command.slots - total
+    """Stretches with the same holders all along: where one grant takes over from another, another stretch begins."""
+    starts_at, ends_at = command.starts_at, max(command.starts_at, command.ends_at)
+    grants = [grant for grant in state.open_grants(at=now) if grant.starts_at < ends_at and starts_at < grant.ends_at]
+    edges = {edge for grant in grants for edge in (grant.starts_at, grant.ends_at) if starts_at < edge < ends_at}
+    edges.update(instant for instant, _ in state.timeline.steps(starts_at, ends_at))
+    for since, until in pairwise(sorted({*edges, ends_at})):
+        level = state.timeline.level(since)
+        missing = level + command.slots - state.reservation.total
         if missing > 0:
-            holding = [
-                grant.grant_id
-                for grant in state.open_grants(at=now)
-                if grant.starts_at < until and since < grant.ends_at
-            ]
-            yield Obstacle(since, until, level, missing, tuple(holding))
+            holding = tuple(grant.grant_id for grant in grants if grant.starts_at < until and since < grant.ends_at)
+            yield Obstacle(since, until, level, missing, holding)
 
 
 def _adoptable(state: CapacityState, command: CreateGrant) -> int:

@@ -66,7 +66,8 @@ def shortfall_of(total: int, terms: Sequence[tuple[int, int, int]], *, now: int)
 
 
 def counted_view(head: Reservation, counts: SlotCounts, *, shortfall: int, at: int) -> ReservationView:
-    """The reservation with its slots in use and free (R18..R21). One that is gone offers nothing."""
+    """The reservation with its slots in use and free (R18..R21). One that is not ready, or in no pool, offers nothing:
+    no instance is placed there (R25)."""
     outside = counts.outside_running + head.external_in_use
     free = max(0, head.total - outside - counts.live_slots)
     return ReservationView(
@@ -84,7 +85,7 @@ def counted_view(head: Reservation, counts: SlotCounts, *, shortfall: int, at: i
         in_use=counts.running + head.external_in_use,
         granted_now=counts.live_slots,
         unused_granted=counts.live_slots - (counts.running - counts.outside_running),
-        free=0 if head.status is ReservationStatus.GONE else free,
+        free=free if head.status is ReservationStatus.READY and head.pool_id is not None else 0,
         shortfall=shortfall,
         version=head.version,
         at=at,

@@ -81,7 +81,8 @@ async def test_variables_that_do_not_fit_are_the_clients_mistake(live: Live, htt
     response = await http.post(live.url, json=wanted, headers={**live.headers, "accept": GRAPHQL_JSON})
 
     assert response.status_code == 400
-    assert response.json()["errors"][0]["extensions"] == {"code": "INVALID_INPUT"}
+    expected = {"code": "INVALID_INPUT", "field": "first", "reason": "wrong-type"}
+    assert response.json()["errors"][0]["extensions"] == expected
 
 
 async def test_an_executed_request_is_a_200_also_with_errors(live: Live, http: httpx2.AsyncClient) -> None:
@@ -212,3 +213,34 @@ async def _next(lines: AsyncIterator[str]) -> str:
         while not (line := await anext(lines)):
             pass
         return line
+
+
+@pytest.mark.parametrize("query", ["{ viewer { tenant { id } } }", "{ nope }", "{", "", LISTEN])
+async def test_a_head_is_answered_like_a_get_without_its_body(live: Live, http: httpx2.AsyncClient, query: str) -> None:
+    for headers in ({}, live.headers, {**live.headers, "accept": GRAPHQL_JSON}):
+        parameters = {"query": query} if query else {}
+        get = await http.get(live.url, params=parameters, headers=headers)
+        head = await http.head(live.url, params=parameters, headers=headers)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        for name in ("content-type", "content-length", "www-authenticate"):
+            assert head.headers.get(name) == get.headers.get(name)
+    stream = await http.head(
+        live.url, params={"query": LISTEN}, headers={**live.headers, "accept": "text/event-stream"}
+    )
+    assert stream.status_code in (200, 400, 405)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "OPTIONS"])
+async def test_another_method_is_told_which_ones_there_are(live: Live, http: httpx2.AsyncClient, method: str) -> None:
+    for headers in ({}, live.headers):
+        response = await http.request(method, live.url, json=VIEWER, headers=headers)
+        assert response.status_code == 405
+        assert response.headers["allow"] == "GET, HEAD, POST"
+        assert response.json()["errors"][0]["extensions"] == {"code": "METHOD_NOT_ALLOWED"}
+
+
+async def test_a_get_without_a_query_is_told_what_is_missing(live: Live, http: httpx2.AsyncClient) -> None:
+    response = await http.get(live.url, headers=live.headers)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["extensions"] == {"code": "BAD_REQUEST"}
+    assert "query" in response.json()["errors"][0]["message"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.schema.world import BASE, HOUR, MINUTE, World
+import asyncio
+
+from prometheus_client import REGISTRY
+
+from tests.schema.world import BASE, HOUR, MINUTE, World, until
 
 RESERVATION = """query ($id: ID!) { capacityReservation(id: $id) {
   id accountId reservationId provider flavor region status poolId total inUse grantedNow unusedGranted free shortfall
@@ -318,3 +322,56 @@ async def _meter(world: World) -> None:
     from workers.capacity.meter import MeterJob
 
     await MeterJob(world.runtime.asker).run_once()
+
+
+async def test_an_agents_report_is_the_accounts_latest_look(world: World) -> None:
+    """An account that reports by itself is never scanned; what it told, and when, is shown all the same."""
+    document = "query ($id: ID!) { providerAccount(id: $id) { scannedAt scanComplete scanProblems } }"
+    reported = [{"reservationId": "res", "flavor": "a3", "region": "eu-1", "total": 10}]
+    wanted = {"accountId": world.account_id, "reservations": reported}
+    seen = []
+    for complete in (True, False, True):
+        world.clock.advance(MINUTE)
+        await world.mutate("reportReservations", {**wanted, "complete": complete})
+        seen.append((await world.data(document, id=world.account_id))["providerAccount"])
+    refused = await world.mutate("reportReservations", {**wanted, "reservations": [{**reported[0], "total": -1}]})
+    after = (await world.data(document, id=world.account_id))["providerAccount"]
+
+    assert [each["scannedAt"] for each in seen] == [BASE + n * MINUTE for n in (1, 2, 3)]
+    assert [each["scanComplete"] for each in seen] == [True, False, True]
+    assert seen[1]["scanProblems"] == ["the agent says that it could not see everything"]
+    assert refused["code"] == "INVALID_INPUT"
+    assert after == seen[2]
+
+
+async def test_a_reservation_that_is_in_no_pool_has_nothing_free(world: World) -> None:
+    document = "query ($id: ID!) { capacityReservation(id: $id) { total inUse free poolId } }"
+    id_ = f"{world.account_id}/res"
+    bound = (await world.data(document, id=id_))["capacityReservation"]
+    await world.mutate("unbindReservation", {"accountId": world.account_id, "reservationId": "res"})
+    unbound = (await world.data(document, id=id_))["capacityReservation"]
+
+    assert bound == {"total": 10, "inUse": 0, "free": 10, "poolId": "pool"}
+    assert unbound == {"total": 10, "inUse": 0, "free": 0, "poolId": None}
+    assert (await world.run_instance("a"))["__typename"] != "Instance"
+
+
+async def test_every_open_subscription_is_counted(world: World) -> None:
+    def count() -> float:
+        value = REGISTRY.get_sample_value("earmark_subscribers")
+        assert value is not None
+        return value
+
+    before = count()
+    snapshots = await world.stream(
+        "subscription ($id: ID!) { capacityReservationChanged(id: $id) { total } }", id=f"{world.account_id}/res"
+    )
+    assert (await anext(snapshots)).errors is None
+    events = await world.stream("subscription { grantEvents(all: true) { id } }")
+    listening = asyncio.ensure_future(anext(events))
+    await until(lambda: count() == before + 2)
+    await snapshots.aclose()
+    await world.create_grant(slots=1)
+    await listening
+    await events.aclose()
+    assert count() == before

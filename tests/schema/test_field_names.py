@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -312,3 +313,55 @@ async def test_a_variable_that_is_no_value_of_its_type_is_named_by_its_place(
     assert result.errors is not None
     extensions = result.errors[0].extensions or {}
     assert (extensions["code"], extensions["field"], extensions["reason"]) == ("INVALID_INPUT", field, reason)
+
+
+# -- pages of nothing --------------------------------------------------------------------------------------------------
+
+
+def lists_of(kind: GraphQLObjectType) -> Iterator[tuple[str, GraphQLField]]:
+    for name, field in kind.fields.items():
+        if "first" in field.args:
+            yield name, field
+
+
+async def test_a_page_of_nothing_is_an_empty_page_everywhere(world: World) -> None:
+    grant = (await world.create_grant())["id"]
+    inside = {
+        "Query": "{{ {asked} }}",
+        "Grant": '{{ grant(id: "{grant}") {{ {asked} }} }}',
+        "CapacityReservation": '{{ capacityReservation(id: "{reservation}") {{ {asked} }} }}',
+        "Usage": "{{ usage {{ {asked} }} }}",
+        "Webhook": "{{ webhooks {{ nodes {{ {asked} }} }} }}",
+    }
+    seen = 0
+    for kind in (each for each in CONTRACT.type_map.values() if isinstance(each, GraphQLObjectType)):
+        for name, field in lists_of(kind):
+            given = {**base_of(field), "first": 0}
+            arguments = ", ".join(f"{argument}: {literal(value)}" for argument, value in given.items())
+            is_page = not is_list_type(get_nullable_type(field.type))
+            selection = "nodes { __typename } pageInfo { hasPreviousPage }" if is_page else "__typename"
+            document = inside[kind.name].format(
+                asked=f"{name}({arguments}) {{ {selection} }}", grant=grant, reservation=f"{world.account_id}/res"
+            )
+            for shown in named(name, await world.data(document)):
+                assert shown in (None, [], {"nodes": [], "pageInfo": {"hasPreviousPage": False}}), (kind.name, name)
+            seen += 1
+    assert seen > 20
+
+
+def named(name: str, data: Any) -> Iterator[Any]:
+    """What an answer has under a name, wherever."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if key == name:
+            yield value
+        yield from named(name, value)
+
+
+def literal(value: Any) -> str:
+    """A value as a document writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {literal(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(literal(each) for each in value) + "]"
+    text = json.dumps(value)
+    return text if not isinstance(value, str) or not value.isupper() else value

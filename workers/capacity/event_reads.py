@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from domain.authority import Permission
 from domain.capacity.boundaries import TYPES
 from domain.events import ANYTHING, MIRROR, EventRecord, EventSearch, check_cursor, encode_cursor
-from domain.identity import GRANT_ID, TENANT_ID
+from domain.identity import GRANT_ID, TENANT_ID, grammar
 from domain.outcomes import AccessDenied, InvalidInput, Refusal
 from domain.paging import check_first
 from domain.shapes import Shape, check_optional_integer, check_optional_text, check_text
@@ -18,7 +17,7 @@ from storage.events import page_events, read_stream
 from workers.capacity.reading import Reading, check_flag, check_words, refuse_reader
 from workers.request import Caller
 
-SEARCHED: Final = re.compile(r"[^\0\ud800-\udfff]{1,1024}")
+SEARCHED: Final = grammar(r"[^\0\ud800-\udfff]{1,1024}", "text of 1 to 1024 characters")
 """What a text that is looked for can be."""
 
 

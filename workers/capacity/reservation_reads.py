@@ -146,7 +146,7 @@ class ReservationReads(Reading):
             duration = check_integer(duration_ms, "durationMs", least=1)
             earliest = check_optional_integer(not_before, "notBefore")
             latest = check_optional_integer(not_after, "notAfter", least=earliest or 0)
-            count = FITS_DEFAULT if first is None else check_integer(first, "first", least=1, most=FITS_MAX)
+            count = FITS_DEFAULT if first is None else check_integer(first, "first", most=FITS_MAX)
         except Shape as shape:
             return shape.refusal
         key = _named(caller, tenant_id, account_id, reservation_id)

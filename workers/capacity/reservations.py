@@ -27,7 +27,7 @@ from domain.shapes import Shape, check_text
 from storage.capacity.lookups import keys_of_account, keys_of_tenant
 from storage.database import Trouble, trouble_of
 from storage.identity import get_tenant
-from storage.registry import get_account
+from storage.registry import flush_account_scanned, get_account
 from storage.replay import flush_answer, read_answers
 from workers.capacity.asking import UNASKED, CapacityAsker
 from workers.capacity.providers.push import PushProvider, report_from_push
@@ -112,7 +112,10 @@ class ReservationDesk:
         account = await self._account_or_answer(account_id, provenance, named)
         if not isinstance(account, ProviderAccount):
             return account
+        async with self._asker.database.acquire() as connection:
+            began_at = await self._asker.now(connection)
         await self.take_report(account_id, account.provider, report, provenance)
+        await self.note_scan(account_id, report, began_at=began_at)
         await self._remember(provenance, account_id)
         return Accepted(named)
 
@@ -142,6 +145,17 @@ class ReservationDesk:
                 asks[key] = key, miss, replace(provenance, key=once)
         await self._ask_all(asks.values())
         return reported_keys
+
+    async def note_scan(self, account_id: str, report: ScanReport, *, began_at: int) -> None:
+        """What the account's latest look came to, whoever looked: a later one is never overwritten."""
+        async with self._asker.database.acquire() as connection:
+            await flush_account_scanned(
+                connection,
+                account_id,
+                scanned_at=began_at,
+                complete=report.complete,
+                problems=report.problems,
+            )
 
     async def close_tenant(self, tenant_id: str) -> None:
         """Every reservation lets go of a tenant that was marked deleted before (R53).

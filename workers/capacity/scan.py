@@ -12,7 +12,7 @@ from domain.registry import ProviderAccount
 from storage.database import Unavailable
 from storage.jobs import claim_run, finish_run, prolong_run
 from storage.paging import PAGE_MAX
-from storage.registry import flush_account_scanned, page_accounts
+from storage.registry import page_accounts
 from workers.capacity.asking import CapacityAsker
 from workers.capacity.providers.protocol import Provider, ProviderAccountConfig, incomplete, shortened
 from workers.capacity.reservations import ReservationDesk
@@ -79,7 +79,7 @@ class ScanJob:
                 return None  # it took so long that another node has begun anew: this view is old
             claim = prolonged
             await self._desk.take_report(account.account_id, account.provider, report)
-            await self._note(account, report, began_at)
+            await self._desk.note_scan(account.account_id, report, began_at=began_at)
             return report
         finally:
             async with self._asker.database.acquire() as connection:
@@ -130,16 +130,6 @@ class ScanJob:
         except Exception as error:
             log.exception("provider %s raised on account %s", account.kind, account.account_id)
             return incomplete(shortened(f"the provider failed: {type(error).__name__}: {error}"))
-
-    async def _note(self, account: ProviderAccount, report: ScanReport, began_at: int) -> None:
-        async with self._asker.database.acquire() as connection:
-            await flush_account_scanned(
-                connection,
-                account.account_id,
-                scanned_at=began_at,
-                complete=report.complete,
-                problems=report.problems,
-            )
 
 
 def _claim_name(account: ProviderAccount) -> str:

@@ -63,6 +63,28 @@ def test_a_plan_names_the_stretches_and_grants_in_the_way() -> None:
     assert obstacle.grant_ids == (blocking.grant_id,)
 
 
+def test_a_stretch_ends_where_one_grant_takes_over_from_another() -> None:
+    """As many slots are granted all along, but not by the same: who wants room must ask others then."""
+    world = World()
+    first, second = world.create(8, B + H, B + 2 * H), world.create(8, B + 2 * H, B + 3 * H)
+    both = world.create(1, B + 2 * H, B + 4 * H)
+    plan = _plan(world, 5, B, B + 5 * H)
+    assert [(each.starts_at, each.ends_at, each.granted, each.missing, each.grant_ids) for each in plan.obstacles] == [
+        (B + H, B + 2 * H, 8, 3, (first.grant_id,)),
+        (B + 2 * H, B + 3 * H, 9, 4, tuple(sorted((second.grant_id, both.grant_id)))),
+    ]
+    swapped = World()
+    held = [swapped.create(8, B + n * H, B + (n + 1) * H).grant_id for n in range(3)]
+    plan = _plan(swapped, 5, B, B + 3 * H)
+    assert [each.grant_ids for each in plan.obstacles] == [(grant_id,) for grant_id in held]
+    assert {each.granted for each in plan.obstacles} == {8}
+
+
+def test_nothing_is_asked_for_by_none() -> None:
+    world = World()
+    assert earliest_fits(world.state, slots=1, duration_ms=H, not_before=B, not_after=B + H, first=0) == []
+
+
 def test_a_plan_that_is_accepted_says_what_room_there_really_is_and_when_it_runs_out() -> None:
     world = World()
     for _ in range(8):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.capacity.boundaries import advance
+from domain.capacity.commands import PlaceInstance, Surroundings
 from domain.capacity.counts import (
     GrantActivity,
     SlotCounts,
@@ -15,6 +19,7 @@ from domain.capacity.counts import (
     shortfall_of,
 )
 from domain.capacity.observation import shortfall_peak
+from domain.capacity.placement import decide_place
 from domain.capacity.state import (
     CapacityState,
     Grant,
@@ -24,6 +29,7 @@ from domain.capacity.state import (
     RunState,
 )
 from domain.capacity.views import GrantView
+from domain.outcomes import Accepted
 from domain.terms import HOUR_MS
 
 B = 1_800_000_000_000
@@ -93,8 +99,10 @@ def test_counts_show_what_the_books_show(
     rows = [(grant.starts_at, grant.ends_at, grant.slots) for grant in state.open_grants(at=B)]
     assert shortfall_of(total, rows, now=B) == missing
     view = counted_view(state.reservation, SlotCounts.of(state), shortfall=missing, at=B)
-    counted = (view.in_use, view.granted_now, view.unused_granted, view.free, view.shortfall)
-    assert counted == (state.in_use, state.live_slots, state.unused_granted, max(0, state.free), missing)
+    counted = (view.in_use, view.granted_now, view.unused_granted, view.shortfall)
+    assert counted == (state.in_use, state.live_slots, state.unused_granted, missing)
+    bound = replace(state.reservation, pool_id="pool")
+    assert counted_view(bound, SlotCounts.of(state), shortfall=missing, at=B).free == max(0, state.free)
     idle = sum(
         grant_activity(grant, held=state.held(name), running=state.running_in(name), at=B).idle
         for name, grant in state.grants.items()
@@ -102,10 +110,22 @@ def test_counts_show_what_the_books_show(
     assert idle == view.unused_granted
 
 
-def test_a_reservation_that_is_gone_has_nothing_free() -> None:
-    state = books(10, [], 0, 0, 0)
-    state.reservation.status = ReservationStatus.GONE
-    assert counted_view(state.reservation, SlotCounts.of(state), shortfall=0, at=B).free == 0
+@pytest.mark.parametrize("status", ReservationStatus)
+@pytest.mark.parametrize("pool_id", ["pool", None])
+def test_free_is_what_an_instance_can_really_have(status: ReservationStatus, pool_id: str | None) -> None:
+    """Placement refuses a reservation that is not ready, or in no pool (R8, R25): whatever is not in use there."""
+    state = books(10, [], 0, 3, 0)
+    head = replace(state.reservation, status=status, pool_id=pool_id)
+    shown = counted_view(head, SlotCounts.of(state), shortfall=0, at=B)
+    around = Surroundings(
+        platform_tenant_id="root", tenants=frozenset({"C"}), projects={"prj": "C"}, offers=frozenset({("pool", "*")})
+    )
+    state.reservation = head
+    command = PlaceInstance(instance_id="inst", tenant_id="C", project_id="prj", name="one")
+    placed = [decide_place(state, replace(command, instance_id=f"i{n}"), around=around, now=B) for n in range(10)]
+    assert shown.in_use == 3
+    assert shown.free == sum(isinstance(outcome, Accepted) for outcome in placed)
+    assert shown.free == (7 if status is ReservationStatus.READY and pool_id else 0)
 
 
 def test_idle_slots_are_counted_only_while_the_grant_is_in_term() -> None:
