@@ -107,16 +107,26 @@ def _code_of_request_error(error: GraphQLError) -> str | None:
     return INVALID_INPUT if error.path is None or is_of_argument else None
 
 
-_VARIABLE: Final = re.compile(r"Variable '\$(\w+)'(?: has invalid value at \.?([^:]+))?")
+_VARIABLE: Final = re.compile(r"Variable '\$(\w+)'(?: has invalid value(?: at \.?([^:]+))?)?")
+_FIELD: Final = re.compile(r" to include (required|unknown) field '(\w+)'")
 
 
 def _place_of(message: str) -> dict[str, str]:
     """The variable, and the place in it, that the library complains of in words."""
     if (found := _VARIABLE.match(message)) is None:
         return {}
-    variable, place = found.groups()
-    path = variable if place is None else f"{variable}{place}" if place.startswith("[") else f"{variable}.{place}"
-    return {"field": path, "reason": "missing" if message.endswith("to be provided.") else "wrong-type"}
+    path = [part for part in found.groups() if part]
+    reason = "missing" if message.endswith("to be provided.") else "wrong-type"
+    if inner := _FIELD.search(message):
+        path.append(inner[2])
+        reason = "missing" if inner[1] == "required" else "unknown-field"
+    return {"field": own_path(".".join(path)), "reason": reason}
+
+
+def own_path(path: str) -> str:
+    """The place of an input, from a path that begins with its variable. Mutations have the one argument `input`, and
+    what is wrong in it is named by its fields, by desks too."""
+    return path.replace(".[", "[").removeprefix("input.")
 
 
 def _coded(error: GraphQLError, code: str, message: str, **details: Any) -> GraphQLError:

@@ -35,7 +35,7 @@ from schema.bounds import (
     VALUES_MAX,
 )
 from schema.cost import Cost, fragments_of
-from schema.failures import INVALID_INPUT, TOO_DEEP, RequestError
+from schema.failures import INVALID_INPUT, TOO_DEEP, RequestError, own_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,5 +164,5 @@ def _too_large(path: tuple[Any, ...], message: str, reason: str) -> GraphQLError
     while path:
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    field = "".join(reversed(steps))[:TOLD_MAX].removeprefix(".") or "variables"
+    field = own_path("".join(reversed(steps)).removeprefix("."))[:TOLD_MAX] or "variables"
     return RequestError(INVALID_INPUT, f"{field} must have {message}", field=field, reason=reason)

@@ -24,11 +24,10 @@ PAGE = 200
 
 @dataclass(frozen=True)
 class Refused:
-    """`details` without what is absent. `names_field`: whether a wrong type was seen by us, who name the field."""
+    """`details` without what is absent."""
 
     code: str
     details: Fields = field(default_factory=dict)
-    names_field: bool = True
 
 
 Answer: TypeAlias = "dict[str, Any] | Refused"
@@ -149,7 +148,7 @@ def failure_of(errors: Sequence[Fields]) -> Refused:
     (error,) = errors
     extensions = dict(error["extensions"])
     code = extensions.pop("code")
-    return Refused(code, extensions, names_field=code != "INVALID_INPUT" or "field" in extensions)
+    return Refused(code, extensions)
 
 
 class GraphQLEdge:
@@ -163,8 +162,9 @@ class GraphQLEdge:
 
     async def get(self, given: Fields, *, secret: str | None) -> Answer:
         answer = await self._ask(_GET, given, secret)
-        if isinstance(answer, Refused):
-            return answer
+        if isinstance(answer, Refused):  # what the wire calls grantId is the argument `id`
+            named = {"field": "grantId"} if answer.details.get("field") == "id" else {}
+            return Refused(answer.code, {**answer.details, **named})
         shown = answer["answer"]
         return Refused("NOT_FOUND") if shown is None else grant_of(shown)
 

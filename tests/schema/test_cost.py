@@ -355,8 +355,8 @@ async def test_a_request_that_would_keep_everybody_waiting_is_refused(world: Wor
     [
         (LIST_OF_TYPES, {"types": ["x"] * (LIST_MAX + 1)}, "types", "too-many"),
         (ONE_TEXT, {"after": "x" * (TEXT_MAX + 1)}, "after", "too-long"),
-        (ACCOUNT, _account({"a": [0, {"b": "x" * (TEXT_MAX + 1)}]}), "input.settings.a[1].b", "too-long"),
-        (ACCOUNT, _account({"k" * 500: "x" * (TEXT_MAX + 1)}), f"input.settings.{'k' * 184}", "too-long"),
+        (ACCOUNT, _account({"a": [0, {"b": "x" * (TEXT_MAX + 1)}]}), "settings.a[1].b", "too-long"),
+        (ACCOUNT, _account({"k" * 500: "x" * (TEXT_MAX + 1)}), f"settings.{'k' * 191}", "too-long"),
         (ACCOUNT, _account([[1] * 2_000] * 11), "variables", "too-many"),
     ],
 )
