@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from domain.authority import Permission
+from domain.capacity.boundaries import TYPES
 from domain.events import MIRROR, decode_cursor
+from domain.events import encode_cursor as event_cursor
 from domain.outcomes import AccessDenied, InvalidInput
 from domain.paging import encode_cursor
 from tests.capacity_reading import NOBODYS_GRANT, OF_B, ROOT_CALLER, A, B, H, World, member, reading_world, shown
 from tests.simulation.world_plan import ROOT
+from workers.events import SubscriptionClosed
 
 
 @pytest.fixture
@@ -117,7 +120,23 @@ async def test_events_of_other_contexts_need_a_permission_of_their_own(world: Wo
     both = member("A", Permission.QUOTAS_READ, Permission.EVENTS_READ)
     seen = shown(await world.reads.events(confined, tenant_id="A"))
     assert [event.type for event in seen.items] == ["reservation-grant.created", "reservation-grant.active"]
-    asked_for = shown(await world.reads.events(confined, tenant_id="A", types=["budget.exhausted"]))
+    known = (*TYPES, "budget.exhausted")
+    asked_for = shown(await world.reads.events(confined, tenant_id="A", types=["budget.exhausted"], known=known))
     assert asked_for.items == ()
     everything = shown(await world.reads.events(both, tenant_id="A"))
     assert [event.type for event in everything.items][-1] == "budget.exhausted"
+
+
+async def test_a_cursor_ahead_of_the_stream_is_nobodys(world: World) -> None:
+    await world.grant(1, B, B + H)
+    await world.relayed()
+    last = shown(await world.reads.events(A, tenant_id="A")).end_cursor
+    assert shown(await world.reads.events(A, tenant_id="A", after=last)).items == ()
+    for seq in (3, 10**6):
+        ahead = await world.reads.events(A, tenant_id="A", after=event_cursor("A", seq))
+        assert isinstance(ahead, InvalidInput)
+        assert (ahead.field, ahead.reason) == ("after", "cursor-ahead")
+        stream = world.node.hub.subscribe("A", key_id="key", after=seq)
+        with pytest.raises(SubscriptionClosed) as closed:
+            await anext(stream)
+        assert (closed.value.code, closed.value.cursor) == ("CURSOR_AHEAD", last)

@@ -238,7 +238,7 @@ MALFORMED: list[tuple[str, dict[str, Any]]] = [
     ("durationMs", {"duration_ms": 0}),
     ("durationMs", {"duration_ms": INSTANT_MAX + 1}),
     ("notAfter", {"not_before": B + 1, "not_after": B}),
-    ("first", {"first": 0}),
+    ("first", {"first": -1}),
     ("first", {"first": 51}),
 ]
 
