@@ -40,9 +40,13 @@ class Relayed:
     streams: list[str]
     appended: list[EventRecord]
     """In order, of the streams that somebody here listens to."""
+    held: frozenset[str] = frozenset()
+    """Keys whose events were left where they are: a start waits for ends of its tenant at the same instant (T89)."""
+    needed: frozenset[str] = frozenset()
+    """Keys whose events some of those wait for."""
 
 
-_RELAY: Final = "select * from event_relay($1, $2, $3, $4, $5, $6)"
+_RELAY: Final = "select * from event_relay($1, $2, $3, $4, $5, $6, $7)"
 
 
 async def relay(
@@ -50,6 +54,7 @@ async def relay(
     outbox: Outbox,
     keys: Iterable[str],
     *,
+    impatient: Iterable[str] = (),
     changed: Iterable[str],
     listened: Iterable[str],
     node: str,
@@ -58,12 +63,13 @@ async def relay(
 
     The caller is inside a transaction. Streams are locked in the order of their ids, so that two relays wait for each
     other instead of deadlocking; the second finds nothing left. What the others are told is a hint; the tables are the
-    truth.
+    truth. A key that is `impatient` waits for no other (T89).
     """
-    columns = (sorted(keys), sorted(changed), list(listened))
+    columns = (sorted(keys), list(impatient), sorted(changed), list(listened))
     row = await connection.fetchrow(_RELAY, outbox.value, *columns, node, HINT_MAX)
     assert row is not None, "the function gives one row"
-    return Relayed(row["moved"], row["streams"], [_appended(event) for event in row["appended"] or ()])
+    appended = [_appended(event) for event in row["appended"] or ()]
+    return Relayed(row["moved"], row["streams"], appended, frozenset(row["held"]), frozenset(row["needed"]))
 
 
 _APPEND: Final = "select event_append($1, $2)"

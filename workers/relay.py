@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from storage.database import AnyConnection, Database, trouble_of
-from storage.events import CHANNEL, Outbox, relay, waiting_keys
+from storage.events import CHANNEL, Outbox, Relayed, relay, waiting_keys
 from workers import measures
 from workers.changes import ChangeBoard
 from workers.clock import Clock
@@ -23,6 +23,11 @@ KEYS_MAX: Final = 500
 LATE_MS: Final = 1_000
 """An event that waits longer belongs to a node that is gone, or to one that was interrupted."""
 RETRY_PAUSE_S: Final = 0.2
+HELD_PAUSE_S: Final = 0.05
+"""How soon events that wait for those of another reservation are looked at again: its end is applied within moments."""
+HELD_MAX_S: Final = 3.0
+"""How long they wait (T89). A reservation whose end is not applied by then is in trouble, and its neighbours' news does not
+wait for it any longer."""
 RESTS: Final = 4
 """How many times as long as it has worked the relay rests: its commits stand in the way of the lanes'. Under load it moves
 more at once; an event that comes alone waits for nothing."""
@@ -52,6 +57,9 @@ class Relay:
         self._node = node
         self._moved = moved
         self._pending: dict[Outbox, set[str]] = {outbox: set() for outbox in Outbox}
+        self._held: dict[str, float] = {}
+        """Reservations whose events wait for those of another, since when."""
+        self._looked_at = 0.0
         self._changed: set[str] = set()
         self._told_at = -TELL_EVERY_S
         self._wake = asyncio.Event()
@@ -77,8 +85,9 @@ class Relay:
             went_well = await self._move_pending()
             if any(self._pending.values()):
                 self._wake.set()
-            elif self._changed:
-                asyncio.get_running_loop().call_later(TELL_EVERY_S, self._wake.set)
+            elif self._changed or self._held:
+                pause_s = HELD_PAUSE_S if self._held else TELL_EVERY_S
+                asyncio.get_running_loop().call_later(pause_s, self._wake.set)
             if not went_well:
                 await asyncio.sleep(RETRY_PAUSE_S)
             elif all(len(keys) < KEYS_MAX for keys in self._pending.values()):
@@ -93,16 +102,16 @@ class Relay:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def sweep(self, *, limit: int = KEYS_MAX) -> int:
-        """Move what has waited too long, whoever left it; how many keys had something. A job, safe anywhere."""
+        """Move what has waited too long, whoever left it; of how many keys. A job, safe anywhere."""
         until = self._clock.local_ms() - LATE_MS
-        moved = 0
+        swept: set[str] = set()
         for outbox in Outbox:
             async with self._database.acquire() as connection:
                 keys = await waiting_keys(connection, outbox, recorded_until=until, limit=limit)
             self._pending[outbox].update(keys)
-            moved += len(keys)
+            swept.update(keys)
         await self.flush()
-        return moved
+        return len(swept.difference(self._held))
 
     async def sweep_all(self) -> int:
         """The same until nothing late is left; how many keys had something."""
@@ -125,9 +134,15 @@ class Relay:
         outboxes = [outbox for outbox, keys in self._pending.items() if keys]
         if self._changed and not outboxes and (tells or time.monotonic() >= self._told_at + TELL_EVERY_S):
             outboxes = [Outbox.CAPACITY]  # nothing to move, but something to tell
+        is_held = bool(self._held) and time.monotonic() >= self._looked_at + HELD_PAUSE_S
+        if is_held and Outbox.CAPACITY not in outboxes:
+            outboxes.append(Outbox.CAPACITY)
         for outbox in outboxes:
             pending = self._pending[outbox]
             keys = sorted(pending)[:KEYS_MAX]
+            if outbox is Outbox.CAPACITY:
+                keys += sorted(self._held.keys() - pending)[:KEYS_MAX]
+                self._looked_at = time.monotonic()
             changed, self._changed = self._changed, set()
             self._told_at = time.monotonic()
             pending.difference_update(keys)
@@ -143,7 +158,17 @@ class Relay:
     async def _move(self, outbox: Outbox, keys: list[str], changed: set[str]) -> None:
         listened = self._hub.listened
         async with self._database.transaction() as connection:
-            relayed = await relay(connection, outbox, keys, changed=changed, listened=listened, node=self._node)
+            relayed = await relay(
+                connection,
+                outbox,
+                keys,
+                impatient=self._impatient(),
+                changed=changed,
+                listened=listened,
+                node=self._node,
+            )
+        if outbox is Outbox.CAPACITY:
+            self._note_held(keys, relayed)
         measures.EVENTS_RELAYED.inc(relayed.moved)
         if relayed.moved:
             self._moved()
@@ -153,6 +178,20 @@ class Relay:
             self._is_in_doubt = False
             behind.update(self._hub.listened)
         await self._hub.catch_up(behind)
+
+    def _impatient(self) -> list[str]:
+        now = time.monotonic()
+        return [key for key, since in self._held.items() if now - since >= HELD_MAX_S]
+
+    def _note_held(self, keys: Iterable[str], relayed: Relayed) -> None:
+        """Remember what waits, and take along next time what it waits for, whichever node it belongs to."""
+        now = time.monotonic()
+        for key in keys:
+            if key in relayed.held:
+                self._held.setdefault(key, now)
+            else:
+                self._held.pop(key, None)
+        self._pending[Outbox.CAPACITY].update(relayed.needed - relayed.held)
 
 
 class Listener:

@@ -13,7 +13,7 @@ from domain.outcomes import Accepted, Outcome, Refusal
 from storage.database import Connection, connect
 from tests.capacity_world import CapacityNode, answer_of, caller_of, drained, lay_out, running_node
 from tests.cutting import Cut, CuttingWire
-from tests.simulation.auditor import audit_all
+from tests.simulation.auditor import audit_all, audit_order
 from tests.simulation.histories import HOUR_MS, MINUTE_MS, START_AT
 from tests.simulation.product_rows import export_rows
 from tests.simulation.world_plan import ROOT, ReservationPlan, WorldPlan, project_id
@@ -151,7 +151,8 @@ class RaceWorld:
         """Everything caught up, every event in its stream, and nothing amiss in the tables."""
         await self.nodes[0].boundaries.run_once()
         await drained(self.connection)
-        assert audit_all(await export_rows(self.connection, now=self.clock.now)) == []
+        rows = await export_rows(self.connection, now=self.clock.now)
+        assert audit_all(rows) + audit_order(rows) == []
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.oracle import Oracle
 from tests.simulation.oracle_instances import FULL
-from tests.simulation.oracle_rows import Grant, Outcome, Reservation, ReservationKey, state_of
+from tests.simulation.oracle_rows import Grant, Instance, Outcome, Reservation, ReservationKey, state_of
 
 GONE: Outcome = ("INVALID_STATE", {"state": "gone"})
 
@@ -98,6 +98,17 @@ class AgreedOracle(Oracle):
             return FULL
         fault = self._project_fault(tenant_id, arguments["project_id"])
         return fault or self._settle_in(super().create_instance_of_flavor(now, **arguments))
+
+    def _locked(self, now: int, instance: Instance) -> int:
+        """One that is on demand is still in the books of the reservation that it was on, which has a floor (R3)."""
+        home = self.homes.get(instance.instance_id)
+        if instance.reservation_key is not None or home is None:
+            return super()._locked(now, instance)
+        if home in self.reservations:
+            return self._open(now, self.reservations[home])
+        lost = self.lost[home]
+        lost.clock_at = max(now, lost.clock_at)
+        return lost.clock_at
 
     def start_instance(self, now: int, *, instance_id: str) -> Outcome:
         """Not for a tenant or project that is gone. Where it starts is where it can come back to."""

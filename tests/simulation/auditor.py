@@ -41,6 +41,7 @@ from tests.simulation.auditor_usage import (
 
 __all__ = [
     "audit_all",
+    "audit_order",
     "audit_p1",
     "audit_p2",
     "audit_p3",
@@ -303,6 +304,28 @@ def audit_p9(rows: Rows) -> list[str]:
                 found.append(
                     f"P9: {key} has {granted} slots granted at {instant}, the newest was checked against {total}"
                 )
+    return found
+
+
+def audit_order(rows: Rows) -> list[str]:
+    """T89: at one instant a tenant hears of the ends of terms before the starts of others, on whatever reservations.
+
+    Of grants whose term nobody cut: an end that is asked for can fall into a millisecond whose starts are told already.
+    Apart from `audit_all`, for the naive model notices boundaries one reservation after the other.
+    """
+    asked = {
+        event["payload"]["grantId"]: event["payload"]["endsAt"]
+        for event in rows["events"]
+        if event["type"] == f"{PREFIX}created"
+    }
+    found = []
+    started: dict[tuple[str, int], str] = {}
+    for event in sorted(rows["events"], key=lambda event: (event["tenant_id"], event["seq"])):
+        where, grant_id = (event["tenant_id"], event["occurred_at"]), event["payload"].get("grantId")
+        if event["type"] == f"{PREFIX}active":
+            started.setdefault(where, grant_id)
+        elif event["type"] == f"{PREFIX}ended" and asked.get(grant_id) == event["occurred_at"] and where in started:
+            found.append(f"events: the end of {grant_id} is told after the start of {started[where]} at {where[1]}")
     return found
 
 

@@ -129,6 +129,17 @@ def test_bent_rows_are_found(name: str) -> None:
     assert any(violation.startswith(f"{prefix}:") for violation in violations), violations
 
 
+def test_a_start_that_is_told_before_an_end_of_its_instant_is_found() -> None:
+    """T89: the renewal at B + 2 h."""
+    rows = clean_rows()
+    assert auditor.audit_order(rows) == []
+    at_once = [event for event in rows["events"] if event["occurred_at"] == B + 2 * H]
+    assert [event["type"].rpartition(".")[2] for event in at_once] == ["ended", "active"]
+    at_once[0]["seq"], at_once[1]["seq"] = at_once[1]["seq"], at_once[0]["seq"]
+    (found,) = auditor.audit_order(rows)
+    assert "is told after the start of" in found
+
+
 @pytest.mark.parametrize("kind", ["segments", "grants", "events", "instances", "placements"])
 def test_a_twin_that_differs_is_found(kind: str) -> None:
     twin = clean_rows()

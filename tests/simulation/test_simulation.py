@@ -172,7 +172,7 @@ async def test_cut_connections_leave_exactly_one_effect(database_url: str, seed:
         wire.is_armed = False
         await sweep(twin)
         await twin.finish()
-    assert min(wire.cuts[cut] for cut in Cut) > 0, wire.cuts
+    assert sum(wire.cuts.values()) > wire.cuts[Cut.NONE], wire.cuts
 
 
 @pytest.mark.parametrize("seed", seeds(2, first=350_000))
@@ -240,6 +240,9 @@ async def test_a_clock_that_jumps_never_takes_a_reservation_back(database_url: s
             floors = await take_over_floors(twin)
             jump = chance.choice(JUMPS) if step.command in TOGETHER - WANDERING else 0
             at = max([step.at, *floors.values()]) if jump == 0 else step.at + jump
+            if step.command not in TOGETHER - WANDERING:  # the model catches up with what the product may never look at
+                twin.clock.now = at
+                await twin.product.nodes[0].boundaries.run_once()
             await twin.play_beside(step._replace(at=at))
             risen = await read_floors(twin)
             assert all(risen[key] >= floor for key, floor in floors.items()), (step, floors, risen)
@@ -258,6 +261,6 @@ async def read_floors(twin: Twin) -> dict[tuple[str, str], int]:
 async def take_over_floors(twin: Twin) -> dict[tuple[str, str], int]:
     """A look that changes nothing leaves no floor in the product, and does in the model: both are fine (R3)."""
     floors = await read_floors(twin)
-    for key, reservation in twin.oracle.reservations.items():
+    for key, reservation in (*twin.oracle.reservations.items(), *twin.oracle.lost.items()):
         reservation.clock_at = floors[key]
     return floors

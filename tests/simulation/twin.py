@@ -16,7 +16,7 @@ from typing import Any
 from storage.database import Connection
 from tests.capacity_world import NO_ANSWER, drained
 from tests.simulation.agreed_oracle import AgreedOracle
-from tests.simulation.auditor import audit_all, audit_p3
+from tests.simulation.auditor import audit_all, audit_order, audit_p3
 from tests.simulation.histories import HOUR_MS, Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.player import SKIPPED, Player, new_world
@@ -118,7 +118,7 @@ class Twin(Player):
         differences = audit_p3(in_order(rows), in_order({**model, "placements": []}))
         differences += _usage_amiss(rows["usage"], model["usage"])
         assert differences == [], "\n".join(differences)
-        assert audit_all(rows) == []
+        assert audit_all(rows) + audit_order(rows) == []
 
     async def finish(self) -> None:
         """Compare now, and once more after everything is over and on record."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 from domain.capacity.boundaries import ACTIVE, ENDED
-from tests.capacity_world import running_node
-from tests.workers.capacity.world import HOUR, MINUTE, POOL, RESERVATION, START, World, key_of
+from domain.capacity.commands import Advance
+from domain.events import EventRecord
+from storage.events import read_tail
+from tests.capacity_world import caller_of, running_node
+from tests.workers.capacity.world import ACCOUNT, HOUR, MINUTE, POOL, RESERVATION, ROOT, START, World, key_of
+from workers.relay import HELD_MAX_S
 
 MANY_GRANTS = """
 with made as (
@@ -71,6 +76,83 @@ async def test_a_renewal_ends_before_it_starts_in_the_tenants_stream(world: Worl
     told = [(event.type, event.payload["grantId"]) for event in await world.events() if event.type in (ACTIVE, ENDED)]
     assert told == [(ACTIVE, first), (ENDED, first), (ACTIVE, second)]
     assert await world.grants_of(instance) == [second]
+
+
+async def test_a_renewal_on_another_reservation_ends_before_it_starts(world: World) -> None:
+    """T89: whichever of the two is noticed first, and however much later the other is."""
+    await world.report({RESERVATION: 10, "res-0": 10, "res-2": 10})
+    for name in ("res-0", "res-2"):
+        await world.bind(name)
+    ending = await world.grant(1, START, START + HOUR)
+    starting = [await world.grant(1, START + HOUR, START + 2 * HOUR, reservation=name) for name in ("res-0", "res-2")]
+    world.at(START + HOUR)
+    for name in ("res-0", "res-2"):
+        await world.node.asker.ask(key_of(name), Advance())
+    await world.node.relay.flush()
+    assert [event.type for event in await told_to(world, "A")].count(ACTIVE) == 1, "the starts wait"
+    await world.node.asker.ask(key_of(RESERVATION), Advance())
+    told = [(event.type, event.payload["grantId"]) for event in await world.events() if event.type in (ACTIVE, ENDED)]
+    assert told[:2] == [(ACTIVE, ending), (ENDED, ending)]
+    assert sorted(told[2:]) == sorted((ACTIVE, grant) for grant in starting)
+
+
+async def test_one_pass_over_many_reservations_tells_every_end_before_the_starts_of_its_instant(
+    world: World, database_url: str
+) -> None:
+    """T89, B1: forty renewals, each on the next reservation, by two nodes at once."""
+    names = [f"res-{number}" for number in range(40)]
+    await world.report(dict.fromkeys([RESERVATION, *names], 10))
+    for name in names:
+        await world.bind(name)
+    for number, name in enumerate(names):
+        for tenant in ("A", "B"):
+            await world.grant(1, START, START + HOUR, reservation=name, tenant=tenant)
+            await world.grant(1, START + HOUR, START + 2 * HOUR, reservation=names[number - 1], tenant=tenant)
+    world.at(START + HOUR)
+    async with running_node(database_url, clock=world.clock) as other:
+        await asyncio.gather(*(node.boundaries.run_once() for node in (world.node, other)))
+        events = [event for event in await world.events() if event.occurred_at == START + HOUR]
+    for stream in ("A", "B"):
+        assert [event.type for event in events if event.tenant_id == stream] == [ENDED] * 40 + [ACTIVE] * 40
+
+
+async def test_a_start_does_not_wait_for_ever_for_an_end_that_nobody_applies(world: World) -> None:
+    """Its reservation is in trouble; the others' news goes on."""
+    await world.report({RESERVATION: 10, "res-2": 10})
+    await world.bind("res-2")
+    await world.grant(1, START, START + HOUR)
+    starting = await world.grant(1, START + HOUR, START + 2 * HOUR, reservation="res-2")
+    await world.at(START + HOUR).node.asker.ask(key_of("res-2"), Advance())
+    assert (await world.story(starting))[-1] == ("active", 60)
+
+
+async def test_starts_and_ends_that_wait_for_each_other_are_told_together(world: World, database_url: str) -> None:
+    """Two grants that are made and ended in one millisecond, on two nodes: each end is behind a start."""
+    await world.report({RESERVATION: 10, "res-2": 10})
+    await world.bind("res-2")
+    async with running_node(database_url, clock=world.clock) as other:
+        for _ in range(10):
+            world.clock.advance(1_000)
+            grants = [
+                await world.grant(1, world.clock.now, START + HOUR, reservation=name) for name in (RESERVATION, "res-2")
+            ]
+            place = {"tenant_id": ROOT, "account_id": ACCOUNT}
+            await asyncio.gather(
+                *(
+                    node.grants.end(caller_of(ROOT), **place, grant_id=grant_id)
+                    for node, grant_id in zip((world.node, other), grants, strict=True)
+                )
+            )
+            started = time.monotonic()
+            for grant_id in grants:
+                assert [kind for kind, _ in await world.story(grant_id)] == ["created", "active", "ended"]
+            assert time.monotonic() - started < HELD_MAX_S
+
+
+async def told_to(world: World, stream: str) -> list[EventRecord]:
+    """What its stream has, whatever still waits."""
+    async with world.database.acquire() as connection:
+        return await read_tail(connection, stream, after=0, limit=1_000)
 
 
 async def test_two_nodes_at_once_apply_each_boundary_once(world: World, database_url: str) -> None:
