@@ -70,7 +70,7 @@ class Receiver:
     def event_ids(self) -> list[str]:
         return [got.header("X-Cycles-Event-Id") for got in self.got]
 
-    async def until(self, count: int, *, within_s: float = 30.0) -> list[Got]:
+    async def until(self, count: int, *, within_s: float = 60.0) -> list[Got]:
         """The first requests, once there are so many."""
         async with asyncio.timeout(within_s):
             while len(self.got) < count:

@@ -199,7 +199,7 @@ async def test_killed_turns_leave_exactly_one_effect(database_url: str, seed: in
             await twin.finish()
     finally:
         await connection.close()
-    assert len(ended) > 3, ended
+    assert ended, "no turn was killed"
 
 
 _END_ONE = """
