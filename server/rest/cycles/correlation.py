@@ -22,15 +22,16 @@ class Correlation:
     trace_flags: str | None = None
 
 
-def correlate(headers: Mapping[str, str], *, request_id: str) -> Correlation:
-    """A valid `traceparent`, else a valid `X-Cycles-Trace-Id`, else a new trace. Malformed ones are as if absent."""
+def correlate(headers: Mapping[str, str], *, request_id: str, trace_id: str | None = None) -> Correlation:
+    """A valid `traceparent`, else a valid `X-Cycles-Trace-Id`, else `trace_id`, the one that the request has here
+    anyway, so that all headers of an answer name the same; without it a new one. Malformed ones are as if absent."""
     parent = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     if parent is not None and not _is_zero(parent[1]) and not _is_zero(parent[2]):
         return Correlation(request_id, parent[1], parent[3])
     own = headers.get("x-cycles-trace-id", "")
     if _TRACE_ID.fullmatch(own) and not _is_zero(own):
         return Correlation(request_id, own)
-    return Correlation(request_id, _new_trace_id())
+    return Correlation(request_id, trace_id or _new_trace_id())
 
 
 def _new_trace_id() -> str:

@@ -59,7 +59,9 @@ class Resource:
             scope=scope,
             receive=receive,
             headers=headers,
-            correlation=correlate(headers, request_id=scope["state"]["request_id"]),
+            correlation=correlate(
+                headers, request_id=scope["state"]["request_id"], trace_id=scope["state"].get("trace_id")
+            ),
         )
         await _send(send, exchange, await self._answer(exchange))
 

@@ -236,3 +236,9 @@ async def test_health_is_where_deployments_look_for_it(world: World, path: str) 
     answer = await world.client.get(path)
     assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
     assert (await world.client.head(path)).status_code == 200
+
+
+async def test_an_answer_names_one_trace_in_all_its_headers(world: World) -> None:
+    for headers in ({}, {"x-cycles-trace-id": "1" * 32}, {"traceparent": f"00-{'2' * 32}-{'3' * 16}-01"}):
+        answer = await world.get("/v1/balances", tenant=ACME, headers=headers)
+        assert answer.headers["traceparent"].split("-")[1] == answer.headers["x-cycles-trace-id"]
