@@ -137,7 +137,7 @@ def answer_of(outcome: Outcome[Any]) -> Any:
     return outcome.answer
 
 
-async def eventually(condition: Callable[[], Awaitable[object]], *, timeout_ms: int = 20_000) -> None:
+async def eventually(condition: Callable[[], Awaitable[object]], *, timeout_ms: int = 60_000) -> None:
     """Return once the condition holds. Raises TimeoutError when it never does."""
     deadline = time.monotonic() + timeout_ms / 1000
     while not await condition():

@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.parse
@@ -23,6 +22,7 @@ import psutil
 
 from storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from storage.embedded.account import account_for, make_private
+from tests.ports import reserved_port
 from tests.waiting import wait_until
 
 SYSTEM_POSTGRES = Path("/usr/lib/postgresql")
@@ -114,7 +114,7 @@ class SystemPostgres:
         self._data = home / "data"
         self._account = account_for(self._data)
         self._password = secrets.token_urlsafe(12)
-        self._port = _free_port()
+        self._port = reserved_port()
 
     @property
     def dsn(self) -> str:
@@ -159,10 +159,3 @@ def system_bin_dir() -> Path | None:
     found = [folder for folder in SYSTEM_POSTGRES.glob("*/bin") if (folder / "postgres").exists()]
     recent = [folder for folder in found if folder.parent.name.isdigit() and int(folder.parent.name) >= 15]
     return max(recent, key=lambda folder: int(folder.parent.name), default=None)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number

@@ -8,7 +8,7 @@ from collections.abc import Callable
 POLL_SECONDS = 0.005
 
 
-def wait_until(condition: Callable[[], object], *, timeout_ms: int = 30_000) -> None:
+def wait_until(condition: Callable[[], object], *, timeout_ms: int = 60_000) -> None:
     """Return once the condition holds. Raises TimeoutError when it never does."""
     deadline = time.monotonic() + timeout_ms / 1000
     while not condition():

@@ -14,7 +14,8 @@ import httpx2
 import pytest
 from graphql import build_schema, parse, validate
 
-from tests.faults.serving import Served, free_port
+from tests.faults.serving import Served
+from tests.ports import reserved_port
 from tests.schema.world import ROOT_KEY, World, world_on
 from tests.server.processes import WITHIN_S
 
@@ -76,7 +77,7 @@ async def test_a_watcher_prints_every_event_once_across_a_restart_of_the_server(
     command, bookmark = watcher(tmp_path), tmp_path / "cursor"
     async with world_on(database_url) as world, httpx2.AsyncClient() as client:
         bookmark.write_text((await world.data("{ eventsCursor }", world.callers["a"]))["eventsCursor"])
-        served = Served(database_url, root_key=ROOT_KEY, port=free_port(), folder=tmp_path)
+        served = Served(database_url, root_key=ROOT_KEY, port=reserved_port(), folder=tmp_path)
         port = int(served.address.rpartition(":")[2])
         served.start()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -48,6 +49,15 @@ class Crowd:
 
         await eventually(has_them, timeout_ms=ANSWER_WITHIN_S * 1_000)
 
+    async def more_unanswered(self) -> None:
+        """Wait until somebody was left without an answer once more: what was done to the servers has been noticed."""
+        before = self.unanswered
+
+        async def has_one() -> bool:
+            return self.unanswered > before
+
+        await eventually(has_one)
+
     async def until_answered(self, send_once: Callable[[int], Awaitable[Answer | None]], what: object) -> Answer:
         """Ask until there is an answer. `send_once` is told which attempt it is; None: nobody knows what happened."""
         deadline = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
@@ -58,6 +68,11 @@ class Crowd:
             assert asyncio.get_running_loop().time() < deadline, f"{what} was never answered"
             await asyncio.sleep(PAUSE_S)
         raise AssertionError
+
+
+def server_of(key: str, attempt: int, *, servers: int) -> int:
+    """Which server is asked first under a key is as good as by chance; then they take turns."""
+    return (zlib.crc32(key.encode()) + attempt) % servers
 
 
 @asynccontextmanager

@@ -10,13 +10,12 @@ import asyncio
 import itertools
 import json
 import random
-import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from server.replay.http import Address, HttpAnswer, HttpClient, NoAnswer
-from tests.faults.crowd import Crowd
+from tests.faults.crowd import Crowd, server_of
 from tests.faults.cycles_books import CyclesBooks, Ended
 
 SPENDERS: Final = ("spender-a", "spender-b")
@@ -272,7 +271,7 @@ class CyclesSender:
         return made
 
     async def send_once(self, call: Call, attempt: int) -> Reply | None:
-        client = self._clients[(zlib.crc32(call.key.encode()) + attempt) % len(self._clients)]
+        client = self._clients[server_of(call.key, attempt, servers=len(self._clients))]
         headers = {"x-cycles-api-key": self._secrets[call.tenant_id], "x-idempotency-key": call.key}
         try:
             answer = await client.ask("POST", call.path, headers=headers, body=json.dumps(call.body).encode())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
-import psutil
 
+from storage.database import Connection, connect
 from storage.embedded import EmbeddedPostgres
 from tests.capacity_world import eventually
 from tests.simulation.histories import Step
@@ -78,21 +79,41 @@ class Served:
         await eventually(answers, timeout_ms=START_WITHIN_MS)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def kill_postgres(server: EmbeddedPostgres, *, only_a_backend: bool = False) -> None:
     """The whole server, which then is started again; or one backend, after which it starts all others anew itself."""
-    pid = server.pid
+    connection = await connect(server.dsn)
+    pid = connection.get_server_pid() if only_a_backend else server.pid
     assert pid is not None
-    if only_a_backend:
-        pid = next(child.pid for child in psutil.Process(pid).children() if "[local]" in " ".join(child.cmdline()))
     os.kill(pid, signal.SIGKILL)
+    await _is_cut_off(connection)
     await asyncio.to_thread(server.start)
+
+
+async def _is_cut_off(connection: Connection) -> None:
+    """Return once its backend is dead, as all others are then or in a moment."""
+
+    async def is_closed() -> bool:
+        return connection.is_closed()
+
+    await eventually(is_closed)
+
+
+@asynccontextmanager
+async def turns_held_up(url: str, heads: str) -> AsyncIterator[None]:
+    """While the block runs a turn is under way for certain: it waits for the table `heads`, whose rows nobody may lock.
+
+    For kills of the server, which end the wait.
+    """
+    holder = await connect(url)
+    await holder.execute(f"begin; set local lock_timeout = '60s'; lock table {heads} in exclusive mode")
+
+    async def is_waited_for() -> bool:
+        waits = "select exists (select 1 from pg_locks where not granted and relation = $1::text::regclass)"
+        return bool(await holder.fetchval(waits, heads))
+
+    await eventually(is_waited_for)
+    yield
+    holder.terminate()
 
 
 MUTATIONS = {

@@ -16,9 +16,11 @@ import httpx2 as httpx
 
 from storage.database import connect
 from tests.capacity_world import lay_out, running_node
+from tests.faults.crowd import server_of
 from tests.faults.cycles_load import CyclesLoad, CyclesSender
 from tests.faults.load import TENANTS, Load, check_all, now_ms
-from tests.faults.serving import GraphQLClient, Served, free_port
+from tests.faults.serving import GraphQLClient, Served
+from tests.ports import reserved_port
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.product import PRODUCT_WORLD
@@ -80,7 +82,8 @@ async def staged(
         await lay_out(node, PRODUCT_WORLD, at=now_ms())
     root_key = new_secret()
     servers = [
-        Served(node_url or url, root_key=root_key, port=free_port(), folder=folder, **settings) for _ in range(nodes)
+        Served(node_url or url, root_key=root_key, port=reserved_port(), folder=folder, **settings)
+        for _ in range(nodes)
     ]
     async with AsyncExitStack() as stack:
         limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
@@ -94,7 +97,7 @@ async def staged(
         await grants.make_keys(servers[0].address, TENANTS)
 
         async def send_step(step: Step, key: str, attempt: int) -> Outcome | None:
-            return await grants.send(servers[(len(key) + attempt) % nodes].address, step, key)
+            return await grants.send(servers[server_of(key, attempt, servers=nodes)].address, step, key)
 
         sender = CyclesSender([server.address for server in servers], connections=CONNECTIONS_MAX)
         stack.callback(sender.close)

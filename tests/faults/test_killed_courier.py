@@ -12,7 +12,8 @@ import pytest
 
 from storage.database import connect
 from tests.capacity_world import eventually
-from tests.faults.serving import Served, free_port
+from tests.faults.serving import Served
+from tests.ports import reserved_port
 from tests.receiver import Got, Receiver, receiving
 from workers.authority import new_secret
 
@@ -27,7 +28,7 @@ SETTINGS = {
 async def test_what_a_killed_node_was_delivering_arrives_through_another(database_url: str, tmp_path: Path) -> None:
     root_key = new_secret()
     first, second = (
-        Served(database_url, root_key=root_key, port=free_port(), folder=tmp_path, **SETTINGS) for _ in range(2)
+        Served(database_url, root_key=root_key, port=reserved_port(), folder=tmp_path, **SETTINGS) for _ in range(2)
     )
     never = asyncio.Event()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from domain.events import EventRecord
 from domain.webhooks.deliveries import DeliveryStatus
 from domain.webhooks.subscriptions import RetryPolicy, Status
+from tests.ports import reserved_port
 from tests.receiver import Got, Receiver, receiving
 from tests.webhook_world import ROOT, START, WebhookWorld, member, webhook_world
 
@@ -23,9 +23,7 @@ DAY = 86_400_000
 
 def dead_url() -> str:
     """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/"
+    return f"http://127.0.0.1:{reserved_port()}/"
 
 
 async def test_events_arrive_in_their_order_signed_with_the_secret_and_once(
