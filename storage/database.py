@@ -30,13 +30,20 @@ STATEMENT_MAX_MS: Final = 60_000
 """No statement of ours takes longer unless something is wrong."""
 
 ANSWER_WAIT_S: Final = 15.0
-"""How long a pooled statement waits for a server that says nothing at all: beyond it the caller is told to come back."""
+"""How long a statement waits for a server that says nothing at all (a path that is dead while its sockets are not): beyond
+it the connection is given up. It is longer than the wait for a lock, and than the largest books take to be read."""
+VANISHED_S: Final = 20
+"""How long the server keeps the locks of a transaction whose client says nothing more."""
 
 SESSION: Final = {
     "application_name": "earmark",
     "lock_timeout": str(LOCK_WAIT_MS),
     "statement_timeout": str(STATEMENT_MAX_MS),
-    "idle_in_transaction_session_timeout": "60000",
+    "idle_in_transaction_session_timeout": str(VANISHED_S * 1_000),
+    # The same for a client whose machine is gone, between transactions and in the middle of a statement.
+    "tcp_keepalives_idle": str(VANISHED_S),
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
     "timezone": "UTC",
     "jit": "off",
     # Plans must not depend on when the statistics of a young table were last taken.
@@ -101,9 +108,11 @@ async def _keep_session(_connection: AnyConnection) -> None:
     """In place of the pool's RESET, which costs a round trip at every release."""
 
 
-async def connect(url: str) -> Connection:
-    """A connection of its own, for a lane, a listener or a migration. The caller closes it."""
-    connection: Connection = await asyncpg.connect(url, server_settings=SESSION, timeout=10)
+async def connect(url: str, *, answer_within_s: float | None = None) -> Connection:
+    """A connection of its own; the caller closes it. Each of its statements may take so long, or any time it needs."""
+    connection: Connection = await asyncpg.connect(
+        url, server_settings=SESSION, timeout=10, command_timeout=answer_within_s
+    )
     await _prepare_session(connection)
     return connection
 
@@ -111,12 +120,14 @@ async def connect(url: str) -> Connection:
 class Database:
     """The pool, and the address for more connections."""
 
-    def __init__(self, url: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, url: str, pool: asyncpg.Pool[asyncpg.Record], *, answer_within_s: float = ANSWER_WAIT_S) -> None:
         self.url = url
         self._pool = pool
+        self.answer_within_s = answer_within_s
+        """How long a statement may be without an answer before its connection is given up."""
 
     @classmethod
-    async def open(cls, url: str, *, pool_max: int = POOL_MAX) -> Database:
+    async def open(cls, url: str, *, pool_max: int = POOL_MAX, answer_within_s: float = ANSWER_WAIT_S) -> Database:
         """Raises OSError or asyncpg's errors when the server cannot be reached."""
         pool = await asyncpg.create_pool(
             url,
@@ -126,9 +137,9 @@ class Database:
             init=_prepare_session,
             reset=_keep_session,
             timeout=10,
-            command_timeout=ANSWER_WAIT_S,
+            command_timeout=answer_within_s,
         )
-        return cls(url, pool)
+        return cls(url, pool, answer_within_s=answer_within_s)
 
     async def close(self) -> None:
         """Let statements under way finish for a moment, then cut the rest."""
@@ -138,7 +149,8 @@ class Database:
             self._pool.terminate()
 
     async def connect(self) -> Connection:
-        return await connect(self.url)
+        """One of its own, for a lane or a listener."""
+        return await connect(self.url, answer_within_s=self.answer_within_s)
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[PooledConnection]:
@@ -153,7 +165,7 @@ class Database:
             raise Unavailable("no database connection could be had") from error
         try:
             yield connection
-        except (ConnectionError, *_CLIENT_ERRORS) as error:
+        except (ConnectionError, TimeoutError, *_CLIENT_ERRORS) as error:
             if isinstance(error, asyncpg.InternalClientError):
                 connection.terminate()  # it may wait for an answer that never comes: nobody shall get it again
             if trouble_of(error) in (Trouble.TRANSIENT, Trouble.BUSY):
@@ -167,7 +179,11 @@ class Database:
     async def transaction(self, *, isolation: str | None = None) -> AsyncIterator[PooledConnection]:
         """A transaction on a pooled connection; given back however the caller is cancelled."""
         async with self.acquire() as connection, connection.transaction(isolation=isolation):  # type: ignore[arg-type]
-            yield connection
+            try:
+                yield connection
+            except TimeoutError:  # nobody is there to hear of a rollback: do not wait once more for that
+                connection.terminate()
+                raise
 
 
 _CLOCK: Final = "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint"

@@ -21,7 +21,7 @@ from domain.outcomes import Accepted, Outcome
 from domain.registry import Pool, PoolOffer, ProviderAccount
 from domain.tenancy import Project, Tenant
 from storage import identity, registry
-from storage.database import Connection, Database, Unavailable
+from storage.database import ANSWER_WAIT_S, Connection, Database, Unavailable
 from tests.simulation.world_plan import WorldPlan
 from workers.capacity.boundaries import BoundaryJob
 from workers.capacity.meter import MeterJob
@@ -53,9 +53,11 @@ class CapacityNode(Runtime):
 
 
 @asynccontextmanager
-async def running_node(url: str, *, clock: Clock | None = None, **options: int) -> AsyncIterator[CapacityNode]:
+async def running_node(
+    url: str, *, clock: Clock | None = None, answer_within_s: float = ANSWER_WAIT_S, **options: int
+) -> AsyncIterator[CapacityNode]:
     """A started node on a migrated database, stopped at the end."""
-    database = await Database.open(url)
+    database = await Database.open(url, answer_within_s=answer_within_s)
     try:
         node = CapacityNode(database, clock or DatabaseClock(), **options)
         node.start()

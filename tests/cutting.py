@@ -32,17 +32,24 @@ class Cut(StrEnum):
     """The server never hears of the commit: it rolls back."""
     AFTER = "after"
     """The server has committed; the client never hears of it."""
+    SILENT = "silent"
+    """The server has committed; the client never hears anything again, and nobody hangs up before it does."""
     BLIND = "blind"
     """The commit is on its way when the wire breaks: neither side waits for the other."""
+    HALF = "half"
+    """The server has half of the message, and waits for the rest until it notices."""
 
 
 Plan = Callable[[], Cut]
 
 
 class CuttingWire:
-    def __init__(self, url: str, plan: Plan) -> None:
+    """`everywhere`: the plan is asked at every message of the client, not at commits alone."""
+
+    def __init__(self, url: str, plan: Plan, *, everywhere: bool = False) -> None:
         self._url = url
         self._plan = plan
+        self._everywhere = everywhere
         self._port = 0
         self._pairs: set[asyncio.Task[None]] = set()
         self.cuts: Counter[Cut] = Counter()
@@ -81,13 +88,15 @@ class CuttingWire:
             writers.append(to_server)
             answers = asyncio.create_task(_pass_on(server, to_client))
             try:
-                commit = await self._pass_on_until_cut(client, to_server)
+                cut, commit = await self._pass_on_until_cut(client, to_server)
             finally:
                 answers.cancel()  # before the commit is sent: nothing of its answer gets through
                 await asyncio.gather(answers, return_exceptions=True)
             if commit is not None:
                 to_server.write(commit)
                 await server.read(1)
+            while cut is Cut.SILENT and await client.read(CHUNK):
+                pass
         except (OSError, asyncio.CancelledError):
             pass  # a side that hangs up is everyday here, and so is the end of the test
         finally:
@@ -95,8 +104,10 @@ class CuttingWire:
             for writer in writers:
                 writer.transport.abort()
 
-    async def _pass_on_until_cut(self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter) -> bytes | None:
-        """Everything the client says; in the end the commit that the server shall still get, if one was held back."""
+    async def _pass_on_until_cut(
+        self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter
+    ) -> tuple[Cut, bytes | None]:
+        """Everything the client says. How it ended, and the commit that the server shall still get, if it was held back."""
         settling: set[bytes] = set()
         while chunk := await client.read(CHUNK):
             settling.update(PREPARE.findall(chunk))
@@ -104,18 +115,19 @@ class CuttingWire:
             if run is not None and run[1] in settling:
                 while not chunk.endswith(SYNC):
                     chunk += await client.read(CHUNK)
-            is_commit = self.is_armed and (COMMIT in chunk or (run is not None and run[1] in settling))
-            cut = self._plan() if is_commit else Cut.NONE
-            self.cuts[cut] += is_commit
-            if cut is Cut.BEFORE:
-                return None
-            if cut is Cut.AFTER:
-                return chunk
-            to_server.write(chunk)
+            is_commit = COMMIT in chunk or (run is not None and run[1] in settling)
+            is_asked = self.is_armed and (is_commit or self._everywhere)
+            cut = self._plan() if is_asked else Cut.NONE
+            self.cuts[cut] += is_asked
+            if cut is Cut.BEFORE or to_server.is_closing():
+                return cut, None
+            if cut in (Cut.AFTER, Cut.SILENT) and (is_commit or chunk.endswith(SYNC)):  # the rest is never answered
+                return cut, chunk
+            to_server.write(chunk[: len(chunk) // 2] if cut is Cut.HALF else chunk)
             await to_server.drain()
-            if cut is Cut.BLIND:
-                return None
-        return None
+            if cut is not Cut.NONE:
+                return cut, None
+        return Cut.NONE, None
 
     async def _reach_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         parts = urllib.parse.urlsplit(self._url)
@@ -127,8 +139,9 @@ class CuttingWire:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until either side is gone, and then the other one hears of it. Whoever cancels this sees to that himself."""
     with contextlib.suppress(OSError):
-        while chunk := await reader.read(CHUNK):
+        while (chunk := await reader.read(CHUNK)) and not writer.is_closing():
             writer.write(chunk)
             await writer.drain()
-        writer.transport.abort()
+    writer.transport.abort()

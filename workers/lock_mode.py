@@ -102,7 +102,11 @@ class LockMode:
             async with connection.transaction():
                 if self._is_suspect(work):
                     await connection.execute(IMPATIENT)
-                result = await self._turn.run(connection, work)
+                try:
+                    result = await self._turn.run(connection, work)
+                except TimeoutError:  # nobody is there to hear of a rollback: do not wait once more for that
+                    self._connection.drop()
+                    raise
         for actor, _ in work:
             self._stuck.pop(actor.key, None)
         if was_tried:  # an earlier attempt may have been committed without an answer: look at everything it touched

@@ -233,7 +233,13 @@ class Listener:
             self.is_connected = True
             self._look_everywhere()
             while not lost.is_set():
-                await self._wake.wait()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), self._database.answer_within_s)
+                except (
+                    TimeoutError
+                ):  # a silence that is one, or a connection that is dead without anybody having said so
+                    await connection.execute("select 1")
+                    continue
                 self._wake.clear()
                 streams, self._streams = self._streams, set()
                 await self._hub.catch_up(streams)

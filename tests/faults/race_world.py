@@ -10,7 +10,7 @@ from typing import Any
 from domain.capacity.scan import ReportedReservation, ScanReport
 from domain.capacity.views import GrantView, InstanceView
 from domain.outcomes import Accepted, Outcome, Refusal
-from storage.database import Connection, connect
+from storage.database import ANSWER_WAIT_S, Connection, connect
 from tests.capacity_world import CapacityNode, answer_of, caller_of, drained, lay_out, running_node
 from tests.cutting import Cut, CuttingWire
 from tests.simulation.auditor import audit_all, audit_order
@@ -189,14 +189,19 @@ class Plan:
 
 @asynccontextmanager
 async def behind_a_wire(
-    url: str, *, totals: dict[str, int] | None = None, is_alike: bool = False, **options: int
+    url: str,
+    *,
+    totals: dict[str, int] | None = None,
+    is_alike: bool = False,
+    answer_within_s: float = ANSWER_WAIT_S,
+    **options: int,
 ) -> AsyncIterator[tuple[RaceWorld, Plan]]:
     """One node behind a wire, and the plan that cuts it."""
     plan, clock = Plan(), ManualClock(B)
     connection: Connection = await connect(url)
     wire = CuttingWire(url, plan)
     try:
-        async with wire.open(), running_node(wire.url, clock=clock, **options) as node:
+        async with wire.open(), running_node(wire.url, clock=clock, answer_within_s=answer_within_s, **options) as node:
             await lay_out(node, plan_of(totals or {FIRST: 10}, is_alike=is_alike), at=B)
             await drained(connection)
             wire.is_armed = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -10,16 +12,20 @@ from domain.capacity.scan import ScanReport
 from domain.capacity.state import ReservationStatus
 from domain.capacity.views import InstanceView
 from domain.events import EventRecord
-from storage.database import Connection, Database
-from tests.capacity_world import NO_ANSWER, CapacityNode, answer_of, drained, eventually
-from tests.cutting import Cut
-from tests.faults.race_world import ACCOUNT, ALIKE, FIRST, SECOND, B, H, Plan, RaceWorld, behind_a_wire
+from storage.database import Connection, Database, PooledConnection, Unavailable, connect
+from tests.capacity_world import NO_ANSWER, CapacityNode, answer_of, drained, eventually, lay_out, running_node
+from tests.cutting import Cut, CuttingWire
+from tests.faults.race_world import ACCOUNT, ALIKE, FIRST, SECOND, B, H, Plan, RaceWorld, behind_a_wire, plan_of
+from workers.clock import ManualClock
+
+ANSWER_S = 1.0
+"""How long a node of these tests waits for an answer of the database."""
 
 
-@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND])
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER, Cut.BLIND, Cut.SILENT])
 async def test_a_create_whose_commit_is_cut_is_made_once(database_url: str, cut: Cut) -> None:
     """D50: the lane asks again under the key by itself; the caller notices nothing."""
-    async with behind_a_wire(database_url) as (world, plan):
+    async with behind_a_wire(database_url, answer_within_s=ANSWER_S) as (world, plan):
         plan.next = [cut]
         grant = answer_of(await world.grant(4, B, B + H, key="k")).grant
         assert plan.next == []
@@ -121,6 +127,76 @@ async def scan_without_anything(world: RaceWorld) -> None:
 async def status(world: RaceWorld) -> str:
     found: str = await world.connection.fetchval("select status from capacity_reservation")
     return found
+
+
+class Silence:
+    """The plan of a wire on which the server goes silent in the middle of whatever is said next, so many times."""
+
+    times = 0
+
+    def __call__(self) -> Cut:
+        if self.times == 0:
+            return Cut.NONE
+        self.times -= 1
+        return Cut.SILENT
+
+
+async def test_a_turn_under_locks_that_hears_nothing_is_run_again(database_url: str) -> None:
+    """In the middle of it, with the reservation locked: the lock is free as soon as the connection is given up."""
+    silence = Silence()
+    wire = CuttingWire(database_url, silence, everywhere=True)
+    async with wire.open(), running_node(wire.url, clock=ManualClock(B), answer_within_s=ANSWER_S) as node:
+        await lay_out(node, plan_of({FIRST: 10}), at=B)
+        world = RaceWorld([node], ManualClock(B), await connect(database_url))
+        wire.is_armed = True
+        for number in range(4):  # wherever in its turn
+            silence.times = 1 + number // 2
+            assert answer_of(await world.grant(1, B, B + H, key=f"k{number}")).grant.slots == 1
+        await world.connection.close()
+
+
+async def test_a_read_that_hears_nothing_is_told_to_come_back(database_url: str) -> None:
+    silence = Silence()
+    wire = CuttingWire(database_url, silence, everywhere=True)
+    async with wire.open():
+        database = await Database.open(wire.url, answer_within_s=ANSWER_S)
+        wire.is_armed = True
+
+        async def read(begin: Callable[[], AbstractAsyncContextManager[PooledConnection]], *, silences: int) -> object:
+            async with begin() as connection:
+                silence.times = silences
+                return await connection.fetchval("select 1")
+
+        for begin in (database.acquire, database.transaction):
+            with pytest.raises(Unavailable):
+                await read(begin, silences=1)
+            assert await read(begin, silences=0) == 1
+        await database.close()
+
+
+async def test_a_listener_that_hears_nothing_looks_whether_it_could(database_url: str) -> None:
+    """A path that is dead while its sockets are not: the supervisor opens another one."""
+    silence = Silence()
+    wire = CuttingWire(database_url, silence, everywhere=True)
+    async with wire.open(), running_node(wire.url, answer_within_s=ANSWER_S):
+        watching = await connect(database_url)
+
+        async def listening() -> int | None:
+            """The session that has asked to be told, as long as it has said nothing since."""
+            found: int | None = await watching.fetchval(
+                "select pid from pg_stat_activity where datname = current_database() and query like 'LISTEN %'"
+            )
+            return found
+
+        async def listens() -> bool:
+            return await listening() not in (None, first)
+
+        first = None
+        await eventually(listens)
+        first, silence.times, wire.is_armed = await listening(), 1, True
+        await eventually(listens)
+        assert wire.cuts[Cut.SILENT] == 1
+        await watching.close()
 
 
 async def test_a_connection_lost_on_its_way_back_to_the_pool_is_no_error(database_url: str) -> None:
