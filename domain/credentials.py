@@ -48,6 +48,21 @@ def present(secret: str) -> Presented | None:
     return Presented(ours[1] if ours else digest.hex()[:PREFIX_LENGTH], digest)
 
 
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A secret that is no valid key, and whose it was: None where nobody knows, or may be told."""
+
+    reason: str
+    tenant_id: str | None = None
+    key_id: str | None = None
+    key_name: str | None = None
+
+
+MALFORMED: Final = Unfit("invalid_format")
+UNKNOWN: Final = Unfit("key_not_found")
+"""A prefix that is known with another secret is no different: prefixes are public, so anybody could send it."""
+
+
 def spell(*, prefix: str, random: str) -> str:
     """The secret with these parts."""
     return f"emk_{prefix}_{random}"
@@ -65,16 +80,28 @@ class Credential:
     expires_at: int | None
     revoked_at: int | None
     tenant_deleted_at: int | None
+    key_name: str = ""
     scope_filter: tuple[str, ...] = ()
+
+    def unfit_at(self, now: int) -> Unfit | None:
+        """Why it cannot be used any more; None while it can. Half-open, as every term is: at `expires_at` it is over."""
+        reason = None
+        if self.revoked_at is not None:
+            reason = "key_revoked"
+        elif self.tenant_deleted_at is not None:
+            reason = "tenant_closed"
+        elif self.expires_at is not None and now >= self.expires_at:
+            reason = "key_expired"
+        if reason is None:
+            return None
+        return Unfit(reason, tenant_id=self.tenant_id, key_id=self.key_id, key_name=self.key_name)
 
     def matches(self, presented: Presented) -> bool:
         """Compared in constant time: the prefix is public, the digest is not."""
         return hmac.compare_digest(self.digest, presented.digest)
 
     def is_valid_at(self, now: int) -> bool:
-        """Half-open, as every term is: at `expires_at` it is over."""
-        is_expired = self.expires_at is not None and now >= self.expires_at
-        return self.revoked_at is None and self.tenant_deleted_at is None and not is_expired
+        return self.unfit_at(now) is None
 
     @property
     def principal(self) -> Principal:

@@ -17,6 +17,10 @@ MIRROR: Final = "*"
 """The stream that repeats every tenant's events, for root: no tenant can have this id."""
 
 
+TRACE_FLAGS: Final = "trace_flags"
+"""Where a payload keeps the flags of the caller's own `traceparent`, if it sent one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
     """An event as a stream keeps it. (`stream`, `seq`) is its place, without gaps; `event_id` is the same everywhere."""

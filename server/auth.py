@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
+from workers.attempts import Attempt
 from workers.authority import Authenticator
 from workers.request import Caller
 
@@ -25,18 +26,25 @@ async def caller_of(
     *,
     request_id: str | None,
     trace_id: str | None,
+    trace_flags: str | None = None,
     request: HTTPConnection | None = None,
 ) -> Caller | None:
-    """The caller behind a key; None without a valid one. `request`: where it comes from, for the audit log."""
-    principal = await authenticator.authenticate(secret) if secret else None
+    """The caller behind a key; None without a valid one. `request`: where it comes from, for the audit log and for
+    what is told of a key that is not valid."""
+    if not secret:
+        return None
+    source_ip = None if request is None or request.client is None else request.client.host
+    attempt = Attempt(request_id=request_id, trace_id=trace_id, source_ip=source_ip, trace_flags=trace_flags)
+    principal = await authenticator.authenticate(secret, attempt)
     if principal is None:
         return None
     return Caller(
         principal=principal,
         request_id=request_id,
         trace_id=trace_id,
-        source_ip=None if request is None or request.client is None else request.client.host,
+        source_ip=source_ip,
         user_agent=None if request is None else request.headers.get("user-agent"),
+        trace_flags=trace_flags,
     )
 
 

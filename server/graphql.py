@@ -167,8 +167,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 is_socket=True,
                 cost_max=self.cost_max,
                 headers=request.headers,
-                request_id=ids["request_id"],
-                trace_id=ids["trace_id"],
+                ids=ids,
+                request=request,
             )
         return Context(runtime=runtime, caller=request.state.caller, cost_max=self.cost_max)
 
@@ -185,7 +185,7 @@ def _runtime(request: Request | WebSocket) -> Runtime:
 
 def _ids(request: Request | WebSocket) -> dict[str, str | None]:
     state = request.scope.get("state", {})
-    return {"request_id": state.get("request_id"), "trace_id": state.get("trace_id")}
+    return {name: state.get(name) for name in ("request_id", "trace_id", "trace_flags")}
 
 
 def _as_get(scope: Scope) -> Scope:

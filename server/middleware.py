@@ -27,6 +27,9 @@ METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "D
 LEFT: Final = 499
 """The status that is counted when a client has gone before it was answered."""
 
+SAMPLED: Final = "01"
+"""The flags of a trace that nobody has decided about."""
+
 _TRACING: Final = frozenset({b"traceparent", b"x-cycles-trace-id"})
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -35,14 +38,14 @@ _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The W3C trace that a request belongs to. `flags`: the caller's, handed on as they came."""
+    """The W3C trace that a request belongs to. `given_flags`: the caller's, handed on as they came; None: it sent none."""
 
     trace_id: str
-    flags: str = "01"
+    given_flags: str | None = None
 
     def parent(self) -> str:
         """A `traceparent` of our own in this trace."""
-        return f"00-{self.trace_id}-{os.urandom(8).hex()}-{self.flags}"
+        return f"00-{self.trace_id}-{os.urandom(8).hex()}-{self.given_flags or SAMPLED}"
 
 
 def trace_of(traceparent: str | None, cycles_trace_id: str = "") -> Trace:
@@ -68,7 +71,7 @@ class RequestScope:
         trace = trace_of(headers.get(b"traceparent"), headers.get(b"x-cycles-trace-id", ""))
         request_id = f"req_{os.urandom(12).hex()}"
         ids = {"request_id": request_id, "trace_id": trace.trace_id}
-        scope.setdefault("state", {}).update(ids)
+        scope.setdefault("state", {}).update(ids, trace_flags=trace.given_flags)
         token = REQUEST.set(ids)
         try:
             if scope["type"] == "http":

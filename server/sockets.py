@@ -8,7 +8,7 @@ from json import JSONDecodeError
 from typing import Any, Final
 
 from graphql import GraphQLError
-from starlette.websockets import WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from strawberry.asgi import ASGIWebSocketAdapter
 from strawberry.exceptions import ConnectionRejectionError
 from strawberry.http.exceptions import NonJsonMessageReceived, NonTextMessageReceived, WebSocketDisconnected
@@ -36,14 +36,19 @@ class SocketContext(Context):
     """A socket keeps the key it was opened with: each operation is held against it anew."""
 
     headers: Mapping[str, str]
-    request_id: str | None = None
-    trace_id: str | None = None
+    ids: Mapping[str, str | None] = field(default_factory=dict)
+    request: WebSocket | None = None
     secret: str | None = field(default=None, repr=False)
 
     async def holder(self) -> Caller | None:
         """Whom the key speaks for, if it is valid now. Raises `Unavailable`."""
         return await caller_of(
-            self.runtime.authenticator, self.secret, request_id=self.request_id, trace_id=self.trace_id
+            self.runtime.authenticator,
+            self.secret,
+            request_id=self.ids.get("request_id"),
+            trace_id=self.ids.get("trace_id"),
+            trace_flags=self.ids.get("trace_flags"),
+            request=self.request,
         )
 
 

@@ -278,7 +278,7 @@ async def is_closed_for_budgets(connection: AnyConnection, tenant_id: str) -> bo
 # -- authentication ----------------------------------------------------------------------------------------------------
 
 _CREDENTIALS: Final = """
-select k.key_id, k.tenant_id, k.secret_hash, k.permissions, k.scope_filter, k.expires_at, k.revoked_at, t.is_root,
+select k.key_id, k.tenant_id, k.secret_hash, k.permissions, k.scope_filter, k.expires_at, k.revoked_at, k.name, t.is_root,
     t.deleted_at as tenant_deleted_at, floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms
 from api_key k join tenant t on t.tenant_id = k.tenant_id
 """
@@ -394,5 +394,6 @@ def _credential_of(row: Row) -> Credential:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         tenant_deleted_at=row["tenant_deleted_at"],
+        key_name=row["name"],
         scope_filter=tuple(row["scope_filter"]),
     )

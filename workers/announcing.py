@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from domain.budget.rates import EVENT_OF
+from domain.budget.burning import ANOMALY
+from domain.budget.rates import EVENT_OF, Metric
 from domain.events import NewEvent
 from domain.tenancy import ApiKey
 from storage.database import AnyConnection
@@ -21,7 +22,8 @@ API_KEY_EXPIRED: Final = "api_key.expired"
 TENANT_CREATED: Final = "tenant.created"
 TENANT_CLOSED: Final = "tenant.closed"
 
-FOR_TENANTS: Final = frozenset({TENANT_CLOSED, *EVENT_OF.values()})
+_SPIKES: Final = (EVENT_OF[Metric.DENIAL_RATE], EVENT_OF[Metric.EXPIRY_RATE])
+FOR_TENANTS: Final = frozenset({TENANT_CLOSED, ANOMALY, *_SPIKES})
 """A tenant's own stream begins with what it does itself: nobody could have listened when it was made, and how its keys
 come and go is for operators (8.2)."""
 
@@ -44,13 +46,16 @@ class Announcer:
         now: int,
         caller: Caller | None,
         correlation_id: str | None = None,
+        scope: str | None = None,
+        level_millionths: int | None = None,
     ) -> None:
         """Append one event, in the envelope of section 8.1. The last thing that a transaction does: the streams stay
-        locked until its end. The caller None: a job."""
+        locked until its end. The caller None: a job. `level_millionths`: the threshold that it is about, where the event
+        itself does not say it."""
         payload: dict[str, Any] = {"category": kind.partition(".")[0], "source": "request", "data": dict(data)}
         payload["actor"] = {"type": "scheduler"} if caller is None else actor_of(caller, tenant_id)
-        if correlation_id is not None:
-            payload["correlation_id"] = correlation_id
+        told = {"correlation_id": correlation_id, "scope": scope, "level_millionths": level_millionths}
+        payload.update({name: value for name, value in told.items() if value is not None})
         if caller is not None and caller.trace_flags is not None:
             payload["trace_flags"] = caller.trace_flags
         event = NewEvent(

@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.authority import EVERYTHING, Principal
-from domain.credentials import PREFIX_LENGTH, RANDOM_LENGTH, SECRET_LEAST, Presented, present, spell
+from domain.credentials import (
+    MALFORMED,
+    PREFIX_LENGTH,
+    RANDOM_LENGTH,
+    SECRET_LEAST,
+    UNKNOWN,
+    Presented,
+    Unfit,
+    present,
+    spell,
+)
 from domain.identity import TENANT_ID, encode_bits, in_words
 from domain.tenancy import ENVIRONMENT_KEY_NAME, FIRST_KEY_NAME, ApiKey
 from domain.terms import MINUTE_MS
@@ -32,6 +42,7 @@ from storage.identity import (
     lock_tenant,
     read_credentials,
 )
+from workers.attempts import Attempt, AttemptLog
 from workers.clock import Clock, DatabaseClock
 from workers.ids import IdSource
 
@@ -69,6 +80,8 @@ class _Found:
 
     principal: Principal | None
     good_until: int
+    unfit: Unfit = UNKNOWN
+    """Why there is no principal."""
 
 
 class Authenticator:
@@ -82,19 +95,28 @@ class Authenticator:
         self._strangers: OrderedDict[bytes, _Found] = OrderedDict()
         self._looking_up = tuple(asyncio.Lock() for _ in range(LOOK_UPS_MAX))
         self._used_at: dict[str, int] = {}
+        self.attempts = AttemptLog(clock)
 
-    async def authenticate(self, secret: str) -> Principal | None:
+    async def authenticate(self, secret: str, attempt: Attempt | None = None) -> Principal | None:
         """The holder of the key; None for what is no valid key: unknown, revoked, expired, or of a deleted tenant.
 
-        Raises `storage.database.Unavailable`.
+        `attempt`: the request that it came with, to tell of when it fails. Raises `storage.database.Unavailable`.
         """
         presented = present(secret)
         if presented is None:
+            self._note_failure(MALFORMED, attempt)
             return None
         found = self._recall(presented) or await self._find_out(presented)
         if found.principal is not None:
             self._used_at[found.principal.key_id] = self._clock.local_ms()
+            self.attempts.succeeded(found.principal.tenant_id)
+        else:
+            self._note_failure(found.unfit, attempt)
         return found.principal
+
+    def _note_failure(self, unfit: Unfit, attempt: Attempt | None) -> None:
+        if attempt is not None:
+            self.attempts.failed(unfit, attempt)
 
     async def still_valid(self, key_ids: Iterable[str]) -> set[str]:
         """Those of the keys that a new request could still use: for what stays open. One query, never from memory."""
@@ -134,8 +156,10 @@ class Authenticator:
         if kept is None:
             return _Found(None, asked_at + REMEMBER_MS)
         credential, now = kept[0], self._clock.instant(kept[1])
-        if not (credential.matches(presented) and credential.is_valid_at(now)):
+        if not credential.matches(presented):
             return _Found(None, asked_at + REMEMBER_MS)
+        if (unfit := credential.unfit_at(now)) is not None:
+            return _Found(None, asked_at + REMEMBER_MS, unfit)
         left = REMEMBER_MS if credential.expires_at is None else credential.expires_at - now
         return _Found(credential.principal, asked_at + min(REMEMBER_MS, left))
 

@@ -38,6 +38,11 @@ EXPIRED_TENANTS: Final = Counter(
     "earmark_expiry_tenants_total", "Tenants that were asked to give back overdue budget reservations"
 )
 AUDIT_DROPPED: Final = Counter("earmark_audit_dropped_total", "Failed requests that are not on record", ["reason"])
+AUTH_FAILURES: Final = Counter(
+    "earmark_auth_failures_total",
+    "Requests with a key that is not valid, and whether an event tells of it",
+    ["reason", "told"],
+)
 WEBHOOK_QUEUED: Final = Counter("earmark_webhook_queued_total", "Deliveries queued for webhooks")
 WEBHOOK_ATTEMPTS: Final = Counter("earmark_webhook_attempts_total", "Requests to receivers of webhooks", ["result"])
 WEBHOOK_SECONDS: Final = Histogram(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from storage.database import AnyConnection, Database, trouble_of
@@ -197,7 +197,8 @@ class Relay:
 class Listener:
     """One LISTEN connection a node: hints of the others, and after every reconnect a look at everything.
 
-    `appended` is called when events came into the streams without a relay.
+    `appended` is called when events came into the streams without a relay; `lost` and `restored` when the connection is
+    lost, and when there is another one.
     """
 
     def __init__(
@@ -208,12 +209,16 @@ class Listener:
         *,
         node: str,
         appended: Callable[[], None] = lambda: None,
+        lost: Callable[[], None] = lambda: None,
+        restored: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._database = database
         self._hub = hub
         self._board = board
         self._node = node
         self._appended = appended
+        self._lost = lost
+        self._restored = restored
         self._streams: set[str] = set()
         self._wake = asyncio.Event()
         self.is_connected = False
@@ -232,6 +237,8 @@ class Listener:
             await connection.add_listener(CHANNEL, self._on_hint)
             self.is_connected = True
             self._look_everywhere()
+            if self._restored is not None:
+                await self._restored()
             while not lost.is_set():
                 try:
                     await asyncio.wait_for(self._wake.wait(), self._database.answer_within_s)
@@ -243,6 +250,7 @@ class Listener:
                 self._wake.clear()
                 streams, self._streams = self._streams, set()
                 await self._hub.catch_up(streams)
+            self._lost()
             raise ConnectionError("the listening connection was lost")
         finally:
             self.is_connected = False

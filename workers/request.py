@@ -27,6 +27,7 @@ class Provenance:
 
     request_id: str | None = None
     trace_id: str | None = None
+    trace_flags: str | None = None
     key: RequestKey | None = None
     fingerprint: bytes = b""
 

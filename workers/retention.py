@@ -9,6 +9,7 @@ from typing import Final
 
 from domain.terms import DAY_MS
 from domain.webhooks.deliveries import OVERDUE, OVERDUE_MS
+from storage.attempts import expire_attempts
 from storage.budget.answers import forget_answers as forget_budget_answers
 from storage.budget.audit_log import expire_entries
 from storage.budget.bulk import forget_runs
@@ -32,6 +33,8 @@ UNKNOWN_DAYS: Final = 30
 """Who had no valid key and tried: of use as long as somebody looks into it."""
 DELIVERY_DAYS: Final = 14
 """What became of webhooks' deliveries: for looking into what went wrong lately."""
+ATTEMPTS_MS: Final = 3 * DAY_MS
+"""The longest window that rates are counted in is a day; it is compared with the one before."""
 KEPT_ANSWERS: Final = (CREATE_GRANT,)
 """Operations whose answers live as long as what they made (D19): a key that made a grant is taken until it is gone."""
 ROWS_MAX: Final = 1_000
@@ -75,6 +78,7 @@ class RetentionJob:
         entries = await self._remove(partial(expire_entries, before=now - self._audit_ms))
         unknown_ms = min(UNKNOWN_DAYS * DAY_MS, self._audit_ms)
         entries += await self._remove(partial(expire_entries, before=now - unknown_ms, tenant_id=UNKNOWN_TENANT))
+        await self._remove(partial(expire_attempts, before=now - ATTEMPTS_MS))
         deliveries = await self._expire_deliveries(now)
         return Ran(counts={"streams": streams, "answers": answers, "audit": entries, "deliveries": deliveries})
 

@@ -26,6 +26,7 @@ from workers.authority import Authenticator, ensure_root
 from workers.budget.asking import BudgetAsker
 from workers.budget.audit_log import AuditLog
 from workers.budget.bulk import BulkDesk
+from workers.budget.burning import BurnJob
 from workers.budget.desk import BudgetDesk
 from workers.budget.evidence import Attester, EvidenceReads, Signer
 from workers.budget.expiry import ExpiryJob
@@ -56,10 +57,13 @@ from workers.registry import Registrar
 from workers.relay import Listener, Relay
 from workers.retention import RetentionJob
 from workers.schedule import (
+    ATTEMPTS,
     BOUNDARIES,
+    BURNING,
     CLOSING,
     EXPIRED_KEYS,
     EXPIRY,
+    LATENCY,
     METER,
     NOTICES,
     RATES,
@@ -72,6 +76,7 @@ from workers.schedule import (
     Schedule,
 )
 from workers.supervisor import Supervisor
+from workers.system_events import SystemEvents
 from workers.tenancy_desk import TenancyDesk
 from workers.turns import TurnResult
 from workers.webhooks.addresses import Addresses
@@ -84,6 +89,7 @@ from workers.webhooks.probing import ProbeDesk
 from workers.webhooks.reads import WebhookReads
 from workers.webhooks.replaying import ReplayDesk
 from workers.webhooks.sender import ANSWER_WITHIN_S, Sender
+from workers.webhooks.thresholds import ThresholdBoard
 from workers.webhooks.vault import Vault
 from workers.webhooks.writing import Tools
 
@@ -147,7 +153,16 @@ class Runtime:
         self.relay = Relay(
             self.database, self.hub, self.board, self.clock, node=self.node, moved=self._streams_have_grown
         )
-        self.listener = Listener(self.database, self.hub, self.board, node=self.node, appended=self._streams_have_grown)
+        self.system_events = SystemEvents(self.database, self.clock, self.ids, node=self.node)
+        self.listener = Listener(
+            self.database,
+            self.hub,
+            self.board,
+            node=self.node,
+            appended=self._streams_have_grown,
+            lost=self.system_events.connection_lost,
+            restored=self.system_events.connection_restored,
+        )
         self.authenticator = Authenticator(self.database, self.clock)
 
     def _capacity(self) -> None:
@@ -167,7 +182,8 @@ class Runtime:
         self.reads = CapacityReads(self.asker)
 
     def _budget(self) -> None:
-        turn = BudgetTurn(self.clock, self.ids)
+        self.thresholds = ThresholdBoard()
+        turn = BudgetTurn(self.clock, self.ids, self.thresholds)
         lanes = [
             Lane(f"budget-{number}", turn, connect=self.database.connect, committed=self._budget_committed)
             for number in range(self.options.lanes)
@@ -206,6 +222,7 @@ class Runtime:
             guard=self.webhook_guard,
             vault=None if options.secret_key is None else Vault(options.secret_key),
             told=self._streams_have_grown,
+            changed=self._webhooks_have_changed,
         )
         sender = Sender(self._addresses.resolve, within_s=options.webhook_within_s, ca_file=options.webhook_ca_file)
         self.webhooks = WebhookDesk(tools)
@@ -228,6 +245,7 @@ class Runtime:
             audit_days=self.options.audit_days,
             delivery_days=self.options.delivery_days,
         )
+        announcer = Announcer(self.ids)
         scan_ms = self.options.scan_seconds * SECOND_MS
 
         async def sweep() -> Ran:
@@ -238,6 +256,9 @@ class Runtime:
 
         async def note_used_keys() -> Ran:
             return Ran(counts={"keys": await self.authenticator.flush_last_used()})
+
+        async def note_attempts() -> Ran:
+            return await self.authenticator.attempts.flush(self.database, self.ids)
 
         async def tell_of_expired_keys() -> Ran:
             return Ran(counts={"keys": await self.keys.tell_of_expired_keys()})
@@ -254,7 +275,10 @@ class Runtime:
                 USED_KEYS: note_used_keys,
                 EXPIRED_KEYS: tell_of_expired_keys,
                 NOTICES: NoticeJob(self.asker, self.registrar).run_once,
-                RATES: RatesJob(self.budget_asker, Announcer(self.ids)).run_once,
+                RATES: RatesJob(self.budget_asker, announcer, self.thresholds).run_once,
+                BURNING: BurnJob(self.budget_asker, announcer, self.thresholds).run_once,
+                ATTEMPTS: note_attempts,
+                LATENCY: self.system_events.run_once,
                 RETENTION: retention.run_once,
             },
             self.supervisor,
@@ -273,6 +297,7 @@ class Runtime:
         self.supervisor.keep("relay", self.relay.run)
         self.supervisor.keep("listener", self.listener.run)
         self.supervisor.keep("streams", self._end_streams_of_revoked_keys)
+        self.supervisor.keep("thresholds", partial(self.thresholds.keep_looking, self.database))
         self.supervisor.keep("webhook leases", self.courier.keep_leases)
         if self.options.runs_jobs:
             self.supervisor.keep("webhooks", self.courier.run)
@@ -307,6 +332,10 @@ class Runtime:
 
     def _streams_have_grown(self) -> None:
         self.courier.wake()
+
+    async def _webhooks_have_changed(self) -> None:
+        self.courier.wake()
+        await self.thresholds.look(self.database)
 
     async def _close_tenant(self, tenant_id: str) -> None:
         """A deleted tenant: its budgets first, which no lock of a reservation stands in the way of, then its grants."""

@@ -36,6 +36,9 @@ WEBHOOKS: Final = "webhooks.deliver"
 USED_KEYS: Final = "keys.used"
 NOTICES: Final = "vps.notices"
 RATES: Final = "budget.rates"
+BURNING: Final = "budget.burning"
+ATTEMPTS: Final = "keys.attempts"
+LATENCY: Final = "system.latency"
 EXPIRED_KEYS: Final = "keys.expired"
 RETENTION: Final = "retention"
 
@@ -60,7 +63,10 @@ TABLE: Final = (
     Entry(name=USED_KEYS, every_ms=MINUTE_MS, purpose="write down which API keys were used"),
     Entry(name=EXPIRED_KEYS, every_ms=10 * SECOND_MS, purpose="tell of API keys whose time is over"),
     Entry(name=NOTICES, every_ms=10 * SECOND_MS, purpose="announce starts and ends of grants to tenants who want that"),
-    Entry(name=RATES, every_ms=30 * SECOND_MS, purpose="tell of frequent denials and expiries"),
+    Entry(name=RATES, every_ms=30 * SECOND_MS, purpose="tell of frequent denials, expiries and failed authentications"),
+    Entry(name=BURNING, every_ms=15 * SECOND_MS, purpose="tell of budgets that are used up much faster than before"),
+    Entry(name=ATTEMPTS, every_ms=2 * SECOND_MS, purpose="write down which API keys were refused, and tell of it"),
+    Entry(name=LATENCY, every_ms=MINUTE_MS, purpose="tell of turns that have become slow"),
     Entry(
         name=RETENTION, every_ms=HOUR_MS, purpose="remove events, deliveries, answers and audit entries that are old"
     ),

@@ -124,8 +124,7 @@ class BudgetState:
         """Named by a command and known to be another tenant's: forbidden instead of unknown (check 10 of 5.3)."""
         self.live_keys = list(live_keys)
         """API keys that are not revoked: needed to close the tenant, as `is_complete` is."""
-        self.thresholds = tuple(sorted(thresholds))
-        self.lowest_threshold = min(self.thresholds, default=NO_THRESHOLD)
+        self.watch(tuple(sorted(thresholds)))
         self.is_complete = is_complete
         self.changes = Changes()
         self._due: list[tuple[int, str]] = []
@@ -134,6 +133,11 @@ class BudgetState:
         for reservation in reservations:
             self.admit_reservation(reservation)
         self._sort_policies()
+
+    def watch(self, thresholds: tuple[int, ...]) -> None:
+        """From now on these crossings are told. Rising, in millionths."""
+        self.thresholds = thresholds
+        self.lowest_threshold = min(thresholds, default=NO_THRESHOLD)
 
     # -- loading -------------------------------------------------------------------------------------------------
 

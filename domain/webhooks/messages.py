@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from domain.budget import envelopes
-from domain.events import EventRecord
+from domain.events import TRACE_FLAGS, EventRecord
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput
 from domain.shapes import quoted
@@ -60,7 +60,7 @@ def trace_of(event: EventRecord, *, otherwise: str) -> Trace:
     trace_id = event.trace_id
     if trace_id is None or not _TRACE_ID.fullmatch(trace_id):
         return Trace(trace_id=otherwise)
-    flags = event.payload.get("trace_flags")
+    flags = event.payload.get(TRACE_FLAGS)
     if isinstance(flags, str) and _TRACE_FLAGS.fullmatch(flags):
         return Trace(trace_id=trace_id, flags=flags, was_given=True)
     return Trace(trace_id=trace_id)
@@ -78,10 +78,20 @@ def message_of(event: EventRecord, trace: Trace) -> dict[str, Any]:
             "timestamp": show_instant(event.occurred_at),
             "tenant_id": event.tenant_id,
             "source": "earmark",
-            "data": dict(event.payload),
-            **({"request_id": event.request_id} if event.request_id else {}),
+            "data": {name: value for name, value in event.payload.items() if name != TRACE_FLAGS},
+            **_ties(event),
         }
     return {**shown, "trace_id": trace.trace_id}
+
+
+def _ties(event: EventRecord) -> dict[str, str]:
+    """What an event about a grant has in common with others: the request, and everything about the same grant."""
+    ties = {}
+    if isinstance(grant_id := event.payload.get("grantId"), str):
+        ties["correlation_id"] = f"reservation_grant:{grant_id}"
+    if event.request_id:
+        ties["request_id"] = event.request_id
+    return ties
 
 
 def probe(

@@ -46,7 +46,7 @@ def endpoint(handle: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         runtime: Runtime = request.app.state.runtime
         state = request.scope["state"]
-        ids = {"request_id": state["request_id"], "trace_id": state["trace_id"]}
+        ids = {"request_id": state["request_id"], "trace_id": state["trace_id"], "trace_flags": state["trace_flags"]}
         try:
             caller = await caller_of(runtime.authenticator, secret_of(request.headers), **ids, request=request)
             if caller is None:

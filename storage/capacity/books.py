@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from domain.capacity.commands import Surroundings
 from domain.capacity.state import CapacityEvent, CapacityState, Changes, Grant, Instance, Reservation
+from domain.events import TRACE_FLAGS
 from domain.replay import Remembered, RequestKey
 from domain.terms import START_TOLERANCE_MS
 from storage.capacity.rows import (
@@ -261,8 +262,12 @@ class Flush:
         recorded_at: int,
         request_id: str | None,
         trace_id: str | None,
+        trace_flags: str | None = None,
     ) -> None:
         """Take in one event with its number in the outbox of its reservation."""
+        payload = dict(event.payload)
+        if trace_flags is not None:
+            payload[TRACE_FLAGS] = trace_flags
         self.outbox.append(
             {
                 "key": key,
@@ -272,7 +277,7 @@ class Flush:
                 "type": event.type,
                 "occurred_at": event.occurred_at,
                 "recorded_at": recorded_at,
-                "payload": dict(event.payload),
+                "payload": payload,
                 "request_id": request_id,
                 "trace_id": trace_id,
             }

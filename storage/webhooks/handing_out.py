@@ -6,9 +6,9 @@ holds the row no longer at once, and its leases run out by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from domain.events import MIRROR, EventRecord
 from storage.database import AnyConnection
@@ -26,6 +26,7 @@ class Selecting:
     scope_filter: str | None
     active_from_at: int
     active_from_place: int
+    thresholds: Mapping[str, Any] | None = None
 
 
 _CURSOR: Final = "select place from webhook_cursor where stream = $1 for update skip locked"
@@ -59,8 +60,8 @@ async def is_anybody_there(connection: AnyConnection) -> bool:
 
 
 _SELECTING: Final = """
-select s.subscription_id, s.tenant_id, s.event_types, s.event_categories, s.scope_filter, h.active_from_at,
-    h.active_from_place
+select s.subscription_id, s.tenant_id, s.event_types, s.event_categories, s.scope_filter, s.thresholds,
+    h.active_from_at, h.active_from_place
 from webhook_subscription s join webhook_head h on h.subscription_id = s.subscription_id
 where s.tenant_id = any ($1) and s.deleted_at is null and h.status = 'ACTIVE'
 order by s.subscription_id
@@ -79,6 +80,7 @@ async def read_selecting(connection: AnyConnection, owners: Iterable[str]) -> li
             scope_filter=row["scope_filter"],
             active_from_at=row["active_from_at"],
             active_from_place=row["active_from_place"],
+            thresholds=row["thresholds"],
         )
         for row in rows
     ]

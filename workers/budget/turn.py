@@ -32,6 +32,7 @@ from workers.actor import Actor, Ask
 from workers.ahead import SOON_MS, VALID_MAX_MS, hear
 from workers.budget.changes import change_key
 from workers.budget.loading import BudgetActor, TenantBooks, complete, has_what
+from workers.budget.watched import PublishedThresholds, Thresholds
 from workers.clock import Clock
 from workers.ids import IdSource
 from workers.recent import Known, Recent
@@ -78,9 +79,10 @@ class BudgetTurn:
 
     name = CONTEXT
 
-    def __init__(self, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, clock: Clock, ids: IdSource, thresholds: Thresholds | None = None) -> None:
         self._clock = clock
         self._ids = ids
+        self._thresholds = thresholds or PublishedThresholds()
         self._recent: Recent[RememberedAnswer] = Recent(clock, most=RECENT_MAX)
 
     async def run(self, connection: AnyConnection, work: Work) -> TurnResult:
@@ -90,6 +92,7 @@ class BudgetTurn:
         locked = await lock_tenants(connection, [actor.key for actor, _ in work], keys)
         self._clock.database.see(locked.now_ms)
         batch = _Batch(self._clock.instant(locked.now_ms))
+        await self._thresholds.load(connection)
         await complete(connection, work, locked, batch.instant)
         for actor, asks in work:
             self._decide_all(actor, asks, batch)
@@ -155,6 +158,9 @@ class BudgetTurn:
     def _decide_all(self, actor: BudgetActor, asks: Iterable[Ask], batch: _Batch) -> None:
         """Every command of one tenant, in order, with no await between: expiries that are due come first."""
         if actor.state is not None:
+            thresholds = self._thresholds.utilizations(actor.key)
+            if actor.state.state.thresholds is not thresholds:
+                actor.state.state.watch(thresholds)
             advance(actor.state.state, actor.state.now(batch.instant))
         for ask in asks:
             outcome = _decide(actor, ask.command, batch.instant)

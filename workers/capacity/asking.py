@@ -75,6 +75,7 @@ class CapacityAsker:
         return Provenance(
             request_id=caller.request_id,
             trace_id=caller.trace_id,
+            trace_flags=caller.trace_flags,
             key=RequestKey(owner, operation, given) if given is not None else None,
             fingerprint=fingerprint(content),
         )

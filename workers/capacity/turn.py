@@ -313,6 +313,7 @@ def write_changes(
             recorded_at=now,
             request_id=cause.request_id,
             trace_id=cause.trace_id,
+            trace_flags=cause.trace_flags,
         )
     state.forget(before=now - START_TOLERANCE_MS)
     flush.add_changes(state, changes)

@@ -115,7 +115,7 @@ class WebhookBulkDesk:
         outcome = await self._tools.registrar.write(
             request, decide, subject=lambda done: msgspec.json.encode(done).decode(), again=again
         )
-        self._tools.told()
+        await self._tools.changed()
         return outcome
 
     async def _write_down(

@@ -191,7 +191,7 @@ class WebhookDesk:
             request, decide, subject=lambda created: created.subscription.subscription_id, again=_created_before
         )
         if isinstance(outcome, Accepted):
-            self._tools.told()
+            await self._tools.changed()
         return outcome
 
     async def update(
@@ -332,7 +332,7 @@ class WebhookDesk:
             request, decide, subject=lambda subscription: subscription.subscription_id, again=again
         )
         if isinstance(outcome, Accepted):
-            self._tools.told()
+            await self._tools.changed()
         return outcome
 
     async def _refuse_url(self, url: str) -> WebhookUrlInvalid | None:

@@ -17,6 +17,7 @@ from domain.webhooks.messages import trace_of
 from domain.webhooks.refusals import ReplayInProgress
 from domain.webhooks.selectors import KNOWN_TYPES, SYSTEM, matches, published_type
 from domain.webhooks.subscriptions import Status, Subscription
+from domain.webhooks.thresholds import is_asked_for
 from storage.database import AnyConnection
 from storage.webhooks.deliveries import count_replayed, flush_queued, read_running_replay
 from storage.webhooks.handing_out import read_places, read_window
@@ -175,7 +176,7 @@ async def _select(
 
 def _is_wanted(event: EventRecord, subscription: Subscription, kinds: frozenset[str] | None) -> bool:
     kind = published_type(event.type)
-    return (kinds is None or kind in kinds) and matches(
+    is_selected = (kinds is None or kind in kinds) and matches(
         owner=subscription.tenant_id,
         types=subscription.event_types,
         categories=subscription.event_categories,
@@ -184,6 +185,7 @@ def _is_wanted(event: EventRecord, subscription: Subscription, kinds: frozenset[
         subject=event.tenant_id,
         scope=event.payload.get("scope"),
     )
+    return is_selected and is_asked_for(event.type, event.payload, subscription.thresholds)
 
 
 def _window(since: int | None, until: int | None) -> tuple[int, int]:

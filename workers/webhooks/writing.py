@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,7 +48,8 @@ OTHER_KEY: Final = InvalidState(
 class Tools:
     """What the desks of webhooks share. `vault` None: this node can neither seal nor open secrets.
 
-    `told` is called after a commit that has made new events, or something to deliver.
+    `told` is called after a commit that has made new events, or something to deliver; `changed` after one that has changed
+    what subscriptions want.
     """
 
     registrar: Registrar
@@ -56,6 +57,7 @@ class Tools:
     guard: Guard
     vault: Vault | None
     told: Callable[[], None]
+    changed: Callable[[], Awaitable[None]]
 
 
 async def lock_one(connection: AnyConnection, caller: Caller, right: Right, subscription_id: str) -> Kept | Refusal:

@@ -39,6 +39,7 @@ from server.rest.cycles.failures import ErrorCode, Failure, Plane
 from server.rest.cycles.record import put_on_record
 from storage.database import Unavailable
 from workers.actor import Overloaded, Stopped
+from workers.attempts import Attempt
 from workers.request import Caller
 
 log = logging.getLogger("earmark.cycles")
@@ -152,16 +153,25 @@ async def _authenticate(access: Access, exchange: Exchange) -> Failure | None:
 
 
 async def _caller_of(exchange: Exchange, secret: str) -> Caller | None:
-    principal = await exchange.runtime.authenticator.authenticate(secret) if secret else None
+    if not secret:
+        return None
+    correlation = exchange.correlation
+    attempt = Attempt(
+        request_id=correlation.request_id,
+        trace_id=correlation.trace_id,
+        source_ip=exchange.source_ip,
+        trace_flags=correlation.trace_flags,
+    )
+    principal = await exchange.runtime.authenticator.authenticate(secret, attempt)
     if principal is None:
         return None
     return Caller(
         principal=principal,
-        request_id=exchange.correlation.request_id,
-        trace_id=exchange.correlation.trace_id,
+        request_id=correlation.request_id,
+        trace_id=correlation.trace_id,
         source_ip=exchange.source_ip,
         user_agent=exchange.headers.get("user-agent"),
-        trace_flags=exchange.correlation.trace_flags,
+        trace_flags=correlation.trace_flags,
     )
 
 

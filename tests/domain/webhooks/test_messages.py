@@ -43,7 +43,9 @@ def test_the_signature_is_what_a_receiver_computes() -> None:
 
 
 def test_an_event_about_a_grant_has_the_same_envelope() -> None:
-    grant = event(type="reservation-grant.ended", payload={"grantId": "rgrant_1", "slots": 3}, request_id=None)
+    payload = {"grantId": "rgrant_1", "slots": 3, "trace_flags": "00"}
+    grant = event(type="reservation-grant.ended", payload=payload, request_id=None)
+    assert trace_of(grant, otherwise=NEW).flags == "00"
     assert message_of(grant, trace_of(grant, otherwise=NEW)) == {
         "event_id": "evt_1",
         "event_type": "custom.reservation-grant.ended",
@@ -52,6 +54,7 @@ def test_an_event_about_a_grant_has_the_same_envelope() -> None:
         "tenant_id": "acme",
         "source": "earmark",
         "data": {"grantId": "rgrant_1", "slots": 3},
+        "correlation_id": "reservation_grant:rgrant_1",
         "trace_id": TRACE,
     }
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from domain.budget.rates import SAMPLES_LEAST, WINDOW_MS, Activity, Metric, find_spikes, window_end
+from domain.credentials import UNKNOWN
+from domain.events import MIRROR
+from storage.attempts import NOBODYS
 from tests.budget_world import ACME, OTHER, PARENT, START, WHOLE, BudgetWorld, accepted, at_once, refused
 from workers.announcing import Announcer
+from workers.attempts import Attempt, AttemptLog
 from workers.budget.rates import SETTLE_MS, RatesJob
 
 NOTHING = Activity()
@@ -100,3 +104,21 @@ async def test_windows_that_nobody_counted_are_counted_after(world: BudgetWorld)
     assert (await job.run_once()).counts == {"windows": 4, "spikes": 1}
     assert (await job.run_once()).counts == {"windows": 0, "spikes": 0}
     accepted(await world.reserve(1, WHOLE))
+
+
+async def test_a_spike_of_failed_authentications_is_told_to_operators(world: BudgetWorld) -> None:
+    await begin(world)
+    (job, *_) = jobs(world)
+    await job.run_once()
+    log = AttemptLog(world.clock)
+    attempt = Attempt(request_id=None, trace_id=None, source_ip=None)
+    for _ in range(30):
+        log.succeeded(ACME)
+        log.failed(UNKNOWN, attempt)
+    await log.flush(world.node.database, world.node.ids)
+    world.clock.now = END + SETTLE_MS
+    await job.run_once()
+    (event,) = [each for each in await world.events(MIRROR) if each.type.endswith("_spike")]
+    assert (event.type, event.tenant_id) == ("api_key.auth_failure_rate_spike", NOBODYS)
+    assert event.payload["data"]["current_rate_millionths"] == 500_000
+    assert event.payload["data"]["sample_count"] == 60
