@@ -23,7 +23,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test conformance check bench lock format lint types contracts clean
+.PHONY: help setup dev demo test conformance check bench chaos lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ contracts: dev ## Check which layer imports which
 
 bench: dev ## Measure throughput and latency
 	@$(BIN)/python tests/bench/run.py
+
+chaos: dev ## Kill, cut, fill and flood a loaded installation, and audit it after each (CHAOS_ARGS="--seed 7 flood")
+	@$(BIN)/python tests/chaos/run.py $(CHAOS_ARGS)
 
 lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

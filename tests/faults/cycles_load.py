@@ -17,6 +17,7 @@ from typing import Any, Final
 from server.replay.http import Address, HttpAnswer, HttpClient, NoAnswer
 from tests.faults.crowd import Crowd, server_of
 from tests.faults.cycles_books import CyclesBooks, Ended
+from tests.faults.vanishing import Vanish
 
 SPENDERS: Final = ("spender-a", "spender-b")
 AGENTS: Final = ("x", "y")
@@ -67,9 +68,10 @@ class CyclesLoad(Crowd):
         self.replies: list[tuple[Call, Reply]] = []
         self._send_once = send_once
         self._seed = seed
+        self._repeated = 0
 
     async def one_after_another(self, number: int) -> None:
-        client = _Client(self, random.Random(f"{self._seed}/{number}"), number)
+        client = _Client(self, random.Random(f"{self._seed}/{self.run_number}/{number}"), number)
         for count in itertools.count():
             if self.has_enough:
                 await client.settle_long_holds()
@@ -85,8 +87,9 @@ class CyclesLoad(Crowd):
         return reply
 
     async def repeat_all(self) -> None:
-        """Whatever was accepted, asked for once more under its key, is told again as it was (section 4.2)."""
-        accepted = [(call, reply) for call, reply in self.replies if reply.is_accepted]
+        """Whatever was accepted, asked for once more under its key, is told again as it was (section 4.2). Once each."""
+        accepted = [(call, reply) for call, reply in self.replies[self._repeated :] if reply.is_accepted]
+        self._repeated = len(self.replies)
         for begin in range(0, len(accepted), 32):
             page = accepted[begin : begin + 32]
             again = await asyncio.gather(*(self._again(call) for call, _ in page))
@@ -149,7 +152,7 @@ class _Client:
         return SPENDERS[self.number % len(SPENDERS)]
 
     async def step(self, count: int) -> None:
-        key = f"client-{self.number}-{count}"
+        key = f"client-{self.load.run_number}-{self.number}-{count}"
         steps: list[Callable[[str], Awaitable[None]]] = [self._reserve, self._debit, self._credit]
         weights = [5, 2, 1]
         if self.holds:
@@ -247,10 +250,12 @@ class CyclesSender:
     """Sends calls to servers, in turn when one does not answer. `secrets`: tenant to key."""
 
     def __init__(self, addresses: list[str], *, connections: int) -> None:
+        self._addresses = addresses
         self._clients = [HttpClient(Address.parse(address), connections=connections) for address in addresses]
         self._secrets: dict[str, str] = {}
         self.come_again = 0
         """Answers that said so."""
+        self.vanish: Vanish | None = None
 
     async def furnish(self, books: CyclesBooks, root_key: str) -> None:
         """Make the spenders, their keys and their budgets."""
@@ -271,10 +276,13 @@ class CyclesSender:
         return made
 
     async def send_once(self, call: Call, attempt: int) -> Reply | None:
-        client = self._clients[server_of(call.key, attempt, servers=len(self._clients))]
-        headers = {"x-cycles-api-key": self._secrets[call.tenant_id], "x-idempotency-key": call.key}
+        place = server_of(call.key, attempt, servers=len(self._clients))
+        headers = self.headers_of(call)
+        body = json.dumps(call.body).encode()
+        if self.vanish is not None and await self.vanish(self._addresses[place], call.path, headers, body):
+            return None
         try:
-            answer = await client.ask("POST", call.path, headers=headers, body=json.dumps(call.body).encode())
+            answer = await self._clients[place].ask("POST", call.path, headers=headers, body=body)
         except NoAnswer:
             return None
         if answer.status == 429 or answer.status >= 500:
@@ -282,6 +290,9 @@ class CyclesSender:
             assert is_ours(answer), answer
             return None
         return Reply(answer.status, json.loads(answer.body))
+
+    def headers_of(self, call: Call) -> dict[str, str]:
+        return {"x-cycles-api-key": self._secrets[call.tenant_id], "x-idempotency-key": call.key}
 
     def close(self) -> None:
         for client in self._clients:

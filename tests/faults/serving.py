@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import httpx2 as httpx
 from storage.database import Connection, connect
 from storage.embedded import EmbeddedPostgres
 from tests.capacity_world import eventually
+from tests.faults.vanishing import Vanish
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
 from tests.simulation.world_plan import ROOT
@@ -136,6 +138,7 @@ class GraphQLClient:
         self._client = client
         self._secrets = {ROOT: root_key}
         self._owners: dict[str, str] = {}
+        self.vanish: Vanish | None = None
 
     async def make_keys(self, address: str, tenants: tuple[str, ...]) -> None:
         query = (
@@ -177,6 +180,8 @@ class GraphQLClient:
     async def _post(self, address: str, query: str, given: dict[str, Any], *, secret: str) -> dict[str, Any] | None:
         body = {"query": query, "variables": {"input": given}}
         headers = {"authorization": f"Bearer {secret}"}
+        if self.vanish is not None and await self.vanish(address, "/graphql", headers, json.dumps(body).encode()):
+            return None
         try:
             response = await self._client.post(f"{address}/graphql", json=body, headers=headers)
         except httpx.TransportError:

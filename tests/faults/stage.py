@@ -20,6 +20,7 @@ from tests.faults.crowd import server_of
 from tests.faults.cycles_load import CyclesLoad, CyclesSender
 from tests.faults.load import TENANTS, Load, check_all, now_ms
 from tests.faults.serving import GraphQLClient, Served
+from tests.faults.vanishing import Vanish
 from tests.ports import reserved_port
 from tests.simulation.histories import Step
 from tests.simulation.oracle_rows import Outcome
@@ -38,6 +39,12 @@ class Stage:
     root_key: str
     capacity: Load
     budgets: CyclesLoad
+    grants_client: GraphQLClient
+    budgets_client: CyclesSender
+
+    def set_vanish(self, vanish: Vanish | None) -> None:
+        """From now on some clients of both contexts leave in mid-request, and ask again."""
+        self.grants_client.vanish = self.budgets_client.vanish = vanish
 
     @asynccontextmanager
     async def loaded(self, *, capacity: int, budgets: int) -> AsyncIterator[None]:
@@ -110,4 +117,6 @@ async def staged(
             root_key=root_key,
             capacity=Load(send_step, seed=seed),
             budgets=budgets,
+            grants_client=grants,
+            budgets_client=sender,
         )
