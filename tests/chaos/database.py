@@ -12,6 +12,8 @@ from tests.cutting import Cut
 
 CUT_SHARE: Final = 1 / 150
 """Of the messages to the database, once cutting begins."""
+CUT_WEIGHTS: Final = (20, 20, 20, 20, 1)
+"""A silence holds up whoever hears nothing for a quarter of a minute."""
 COMMIT_DELAY_US: Final = 100_000
 """The most that PostgreSQL can be told to wait before it flushes."""
 
@@ -26,7 +28,7 @@ class RandomCuts:
     def __call__(self) -> Cut:
         if not self.is_on or self._chance.random() >= CUT_SHARE:
             return Cut.NONE
-        return self._chance.choice([Cut.BEFORE, Cut.AFTER, Cut.BLIND, Cut.HALF])
+        return self._chance.choices([Cut.BEFORE, Cut.AFTER, Cut.BLIND, Cut.HALF, Cut.SILENT], CUT_WEIGHTS)[0]
 
 
 async def cut_connections(scene: Scene) -> None:
