@@ -61,7 +61,6 @@ async def be_in_a_hurry(scene: Scene) -> None:
     percent = in_time * 100 / calls
     verdict = "as it should be" if percent >= GOAL_PERCENT else f"MISSED, {GOAL_PERCENT} % is the goal"
     scene.say(f"{percent:.1f} % of {calls:,} calls were answered within {DEADLINE_S * 1_000:.0f} ms: {verdict}")
-    assert in_time > 0
 
 
 def free_debit(key: str, tenant_id: str = SPENDERS[0]) -> Call:

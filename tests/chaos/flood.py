@@ -20,8 +20,6 @@ from tests.simulation.world_plan import ACCOUNT_MAIN, ROOT
 from workers.actor import MAILBOX_MAX, Overloaded
 
 FLOOD: Final = MAILBOX_MAX + 2_000
-REFUSED_WITHIN_MS: Final = 2_000
-"""From the first ask of the flood to the last refusal: shedding is no work."""
 NEIGHBOURS_EVERY_S: Final = 0.01
 PAGE: Final = 200
 
@@ -91,7 +89,7 @@ async def _grants(scene: Scene, node: CapacityNode, keys: list[str]) -> None:
 
 
 async def _at_once(scene: Scene, what: str, asked: list[Any]) -> list[Any]:
-    """The outcomes of what was let in. Fails when shedding took long, or nothing was shed."""
+    """The outcomes of what was let in. Fails when nothing was shed."""
     began, told, outcomes = time.monotonic(), Counter[str](), list[Any]()
     shed_ms, taken_ms = list[float](), list[float]()
 
@@ -112,7 +110,6 @@ async def _at_once(scene: Scene, what: str, asked: list[Any]) -> list[Any]:
     )
     assert len(shed_ms) > 0
     assert len(outcomes) >= MAILBOX_MAX
-    assert max(shed_ms) < REFUSED_WITHIN_MS
     return outcomes
 
 
