@@ -22,11 +22,19 @@ import psutil
 
 from storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from storage.embedded.account import account_for, make_private
+from tests import templates
 from tests.ports import reserved_port
+from tests.templates import Template, address_of, name_of
 from tests.waiting import wait_until
 
 SYSTEM_POSTGRES = Path("/usr/lib/postgresql")
-WITHOUT_DURABILITY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "300"}
+WITHOUT_DURABILITY = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",  # plans that do not depend on when it came by
+    "max_connections": "300",
+}
 HOME_PREFIX = "earmark-tests-"
 
 
@@ -36,45 +44,59 @@ class Databases:
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
         self._prefix = f"earmark_test_{os.getpid()}_{secrets.token_hex(3)}"
-        self._template = f"{self._prefix}_template"
         self._numbers = itertools.count(1)
-        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._administrator: templates.Connection | None = None
+        self._migrated: Template | None = None
+        self._taken: dict[str, Template] = {}
 
     async def open(self) -> None:
         """Connect, and make the template by the project's own migrations. Nobody may connect to it afterwards."""
         from storage.migrate import migrate
 
-        self._connection = await asyncpg.connect(self.dsn)
-        await self._connection.execute(f"CREATE DATABASE {self._template}")
-        await migrate(self.address(self._template))
-        await self._connection.execute(f"ALTER DATABASE {self._template} ALLOW_CONNECTIONS false")
+        self._administrator = await asyncpg.connect(self.dsn)
+        address = await self.create(migrated=False)
+        await migrate(address)
+        self._migrated = await self.template_of(address)
 
     async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.execute(f"DROP DATABASE IF EXISTS {self._template} WITH (FORCE)")
-            await self._connection.close()
+        """Drop everything that this process made."""
+        if self._administrator is not None:
+            found = "select datname from pg_database where starts_with(datname, $1)"
+            for (name,) in await self._administrator.fetch(found, self._prefix):
+                await templates.drop(self._administrator, address_of(self.dsn, database=name))
+            await self._administrator.close()
 
     async def create(self, *, migrated: bool = True) -> str:
-        """The address of a new database. `migrated=False`: an empty one, as a new user would bring it."""
-        assert self._connection is not None
+        """The address of a clean database. `migrated=False`: an empty one, as a new user would bring it."""
+        if migrated:
+            assert self._migrated is not None
+            return await self.copy(self._migrated)
+        assert self._administrator is not None
         name = f"{self._prefix}_{next(self._numbers)}"
-        template = self._template if migrated else "template0"
-        await self._connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-        return self.address(name)
-
-    async def drop(self, address: str) -> None:
-        """Drop it, whoever is still connected."""
-        assert self._connection is not None
-        name = urllib.parse.urlsplit(address).path.removeprefix("/")
-        await self._connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-    def address(self, name: str) -> str:
+        await templates.create(self._administrator, name, template="template0")
         return address_of(self.dsn, database=name)
 
+    async def template_of(self, address: str) -> Template:
+        """Of a database that was created here, as it is now. Nobody may connect to it afterwards."""
+        assert self._administrator is not None
+        template = await Template.of(self._administrator, address)
+        await self._administrator.execute(f"ALTER DATABASE {name_of(address)} ALLOW_CONNECTIONS false")
+        return template
 
-def address_of(dsn: str, *, database: str) -> str:
-    """The same server, another database."""
-    return urllib.parse.urlsplit(dsn)._replace(path=f"/{database}").geturl()
+    async def copy(self, template: Template) -> str:
+        """The address of a database that is like it."""
+        address = await template.take()
+        self._taken[address] = template
+        return address
+
+    async def drop(self, address: str) -> None:
+        """Nobody needs it any more, whoever is still connected."""
+        assert self._administrator is not None
+        template = self._taken.pop(address, None)
+        if template is None:
+            await templates.drop(self._administrator, address)
+        else:
+            await template.give_back(address)
 
 
 def address_for(dsn: str, *, user: str, password: str) -> str:

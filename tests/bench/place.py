@@ -13,7 +13,8 @@ import asyncpg
 
 from storage.embedded import EmbeddedPostgres
 from storage.migrate import migrate
-from tests.databases import address_of, new_home, remove_homes_of_killed_runs
+from tests.databases import new_home, remove_homes_of_killed_runs
+from tests.templates import address_of
 
 TEMPLATE: Final = "bench_template"
 MUST_BE_ON: Final = ("fsync", "synchronous_commit", "full_page_writes")

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
 
-from tests.databases import Databases, address_of
+from storage.migrate import migrate
+from tests.databases import Databases
 from tests.edges.edge import Edge, GraphQLEdge, RestEdge
 from tests.edges.world import Furnished, World, furnish, open_world
-
-_NUMBERS = itertools.count(1)
+from tests.templates import Template
 
 
 @pytest.fixture(scope="session")
-async def furnished(databases: Databases) -> AsyncIterator[Furnished]:
+async def furnishing(databases: Databases) -> tuple[Furnished, Template]:
     """Made once through the desks; each test gets a copy."""
-    address = await databases.create()
-    yield await furnish(address)
-    await databases.drop(address)
+    address = await databases.create(migrated=False)
+    await migrate(address)
+    made = await furnish(address)
+    return made, await databases.template_of(address)
 
 
 @pytest.fixture
-async def furnished_url(databases: Databases, furnished: Furnished) -> AsyncIterator[str]:
-    template = urlsplit(furnished.address).path.removeprefix("/")
-    name = f"{template}_{next(_NUMBERS)}"
-    connection = await asyncpg.connect(databases.dsn)
-    try:
-        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    finally:
-        await connection.close()
-    address = address_of(databases.dsn, database=name)
+def furnished(furnishing: tuple[Furnished, Template]) -> Furnished:
+    return furnishing[0]
+
+
+@pytest.fixture
+async def furnished_url(databases: Databases, furnishing: tuple[Furnished, Template]) -> AsyncIterator[str]:
+    address = await databases.copy(furnishing[1])
     yield address
     await databases.drop(address)
 

@@ -233,7 +233,6 @@ def refused(answer: Any) -> Refused:
 class Furnished:
     """What a furnished database holds: copies of it hold the same."""
 
-    address: str
     account_id: str
     other_account_id: str
     secrets: dict[str, str]
@@ -248,7 +247,7 @@ async def furnish(url: str) -> Furnished:
                 f"insert into tenant (tenant_id, name, is_root, created_at) values ('{ROOT}', 'Root', true, {B})"
             )
         await world.furnish()
-    return Furnished(url, world.account_id, world.other_account_id, world.secrets, world.projects)
+    return Furnished(world.account_id, world.other_account_id, world.secrets, world.projects)
 
 
 @asynccontextmanager

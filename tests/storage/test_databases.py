@@ -7,7 +7,7 @@ import pytest
 
 from storage.migrate import migrate
 from tests.conftest import MakeDatabase
-from tests.databases import SystemPostgres
+from tests.databases import Databases, SystemPostgres
 
 TABLES = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
 
@@ -50,3 +50,39 @@ async def test_the_migrations_need_no_superuser(real_database_url: str) -> None:
     assert await value(real_database_url, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is False
     await migrate(real_database_url)
     assert await value(real_database_url, TABLES) != 0
+
+
+async def test_a_database_that_comes_back_is_clean_for_the_next_test(databases: Databases) -> None:
+    first = await databases.create()
+    await value(first, "INSERT INTO tenant (tenant_id, name, is_root, created_at) VALUES ('a', 'A', false, 1)")
+    await value(first, "UPDATE webhook_cursor SET place = place + 1")
+    cursors = "SELECT string_agg(c::text, ',' ORDER BY stream) FROM webhook_cursor c"
+    assert await value(first, cursors) != await value(await databases.create(), cursors)
+    await databases.drop(first)
+    again = await databases.create()
+    is_superuser = await value(again, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    assert not is_superuser or again == first
+    assert await value(again, "SELECT count(*) FROM tenant") == 0
+    assert await value(again, cursors) == await value(await databases.create(), cursors)
+    await databases.drop(again)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TABLE another ()",
+        "ALTER TABLE tenant RENAME TO renamed",
+        "ALTER TABLE tenant ALTER name DROP NOT NULL",
+        "ALTER TABLE tenant ALTER name SET DEFAULT 'x'",
+        "DROP INDEX event_by_age",
+        "CREATE FUNCTION another() RETURNS int LANGUAGE sql RETURN 1",
+        "CREATE SCHEMA another",
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET jit = off', current_database()); END $$",
+        "TRUNCATE tenant CASCADE",
+    ],
+)
+async def test_a_database_whose_shape_was_changed_never_comes_back(databases: Databases, change: str) -> None:
+    changed = await databases.create()
+    await value(changed, change)
+    await databases.drop(changed)
+    assert await databases.create() != changed
