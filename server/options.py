@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.webhooks.targets import PERMISSIVE, STRICT
-from server.secret_key import secret_key_of
+from server.secret_key import former_secret_key_of, secret_key_of
 from server.settings import Settings, SettingsError
 from workers.budget.evidence import derive_seed
 from workers.runtime import RuntimeOptions
@@ -36,6 +36,7 @@ def options_of(settings: Settings) -> RuntimeOptions:
         evidence_server_id=settings.evidence_server_id,
         evidence_seed=_seed_of(settings, secret),
         secret_key=secret,
+        former_secret_key=former_secret_key_of(settings),
         webhook_security=PERMISSIVE if settings.webhook_private_addresses else STRICT,
         webhook_within_s=float(settings.webhook_timeout_seconds),
         webhook_ca_file=settings.webhook_ca_file,

@@ -12,6 +12,7 @@ from server.settings import Settings
 log = logging.getLogger("earmark.server")
 
 FILE_NAME: Final = "secret.key"
+FORMER_FILE_NAME: Final = "secret.key.former"
 LENGTH: Final = 32
 """Bytes."""
 
@@ -25,6 +26,17 @@ def secret_key_of(settings: Settings) -> bytes | None:
         return _kept(path) or _make(path)
     except OSError as error:
         log.warning("no key for secrets can be kept, so no webhook can be made: set EARMARK_SECRET_KEY (%s)", error)
+        return None
+
+
+def former_secret_key_of(settings: Settings) -> bytes | None:
+    """The one before, if it is given, or lies beside the present one under the name that a rotation gives it."""
+    if settings.secret_key_former is not None:
+        return settings.secret_key_former.encode()
+    try:
+        return _kept(settings.data_dir.expanduser() / FORMER_FILE_NAME)
+    except OSError as error:
+        log.warning("the former key for secrets cannot be read: %s", error)
         return None
 
 

@@ -86,6 +86,13 @@ class Settings:
     answer_days: int = field(default=30, metadata=_about("how long idempotency keys of requests are remembered"))
     audit_days: int = field(default=400, metadata=_about("how long the audit log is kept"))
     delivery_days: int = field(default=14, metadata=_about("how long it is kept what became of webhooks' deliveries"))
+    secret_key_former: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_about(
+            "the secret key before this one: what it has sealed is opened, and sealed anew, so that it can be dropped"
+        ),
+    )
     evidence_server_id: str | None = field(
         default=None,
         metadata=_about(
@@ -246,6 +253,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "jobs": _switch,
     "delivery_days": _integer(1, 3_650),
     "secret_key": _secret,
+    "secret_key_former": _secret,
     "evidence_server_id": _server_id,
     "evidence_key": _seed,
     "webhook_private_addresses": _switch,
@@ -297,7 +305,7 @@ def _unknown(variable: str, known: list[str]) -> str:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if name in ("root_key", "secret_key", "evidence_key"):
+    if name in ("root_key", "secret_key", "secret_key_former", "evidence_key"):
         return "(given)"
     if name == "database_url":
         parts = urlsplit(value)

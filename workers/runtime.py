@@ -68,6 +68,7 @@ from workers.schedule import (
     NOTICES,
     RATES,
     RELAY,
+    RESEAL,
     RETENTION,
     SCAN,
     USED_KEYS,
@@ -88,6 +89,7 @@ from workers.webhooks.guarding import Guard
 from workers.webhooks.probing import ProbeDesk
 from workers.webhooks.reads import WebhookReads
 from workers.webhooks.replaying import ReplayDesk
+from workers.webhooks.resealing import ResealJob
 from workers.webhooks.sender import ANSWER_WITHIN_S, Sender
 from workers.webhooks.thresholds import ThresholdBoard
 from workers.webhooks.vault import Vault
@@ -121,6 +123,8 @@ class RuntimeOptions:
     """The key that evidence is signed with, 32 bytes."""
     secret_key: bytes | None = field(default=None, repr=False)
     """What webhooks' secrets are sealed with, at least 32 bytes. Without one no webhook can be made."""
+    former_secret_key: bytes | None = field(default=None, repr=False)
+    """What they were sealed with before: still opened, and sealed anew."""
     webhook_security: Security = STRICT
     """What webhooks may do until an operator says otherwise."""
     webhook_within_s: float = ANSWER_WITHIN_S
@@ -216,11 +220,13 @@ class Runtime:
         options = self.options
         self._addresses = Addresses()
         self.webhook_guard = Guard(self.registrar, self.ids, self._addresses.resolve, defaults=options.webhook_security)
+        secret_key, former = options.secret_key, options.former_secret_key
+        self.vault = None if secret_key is None else Vault(secret_key, former=former)
         tools = Tools(
             registrar=self.registrar,
             ids=self.ids,
             guard=self.webhook_guard,
-            vault=None if options.secret_key is None else Vault(options.secret_key),
+            vault=self.vault,
             told=self._streams_have_grown,
             changed=self._webhooks_have_changed,
         )
@@ -272,6 +278,7 @@ class Runtime:
                 RELAY: sweep,
                 CLOSING: close_tenants,
                 WEBHOOKS: self.courier.run_once,
+                RESEAL: ResealJob(self.database, self.vault).run_once,
                 USED_KEYS: note_used_keys,
                 EXPIRED_KEYS: tell_of_expired_keys,
                 NOTICES: NoticeJob(self.asker, self.registrar).run_once,

@@ -33,6 +33,7 @@ EXPIRY: Final = "budget.expiry"
 RELAY: Final = "events.relay"
 CLOSING: Final = "tenants.closing"
 WEBHOOKS: Final = "webhooks.deliver"
+RESEAL: Final = "webhooks.reseal"
 USED_KEYS: Final = "keys.used"
 NOTICES: Final = "vps.notices"
 RATES: Final = "budget.rates"
@@ -60,6 +61,7 @@ TABLE: Final = (
     Entry(name=RELAY, every_ms=2 * SECOND_MS, purpose="move events that a node left in the outbox to their streams"),
     Entry(name=CLOSING, every_ms=30 * SECOND_MS, purpose="finish deletions of tenants that were interrupted"),
     Entry(name=WEBHOOKS, every_ms=MINUTE_MS, purpose="queue new events for webhooks and send what is due"),
+    Entry(name=RESEAL, every_ms=MINUTE_MS, purpose="seal secrets with the present key that a former one has sealed"),
     Entry(name=USED_KEYS, every_ms=MINUTE_MS, purpose="write down which API keys were used"),
     Entry(name=EXPIRED_KEYS, every_ms=10 * SECOND_MS, purpose="tell of API keys whose time is over"),
     Entry(name=NOTICES, every_ms=10 * SECOND_MS, purpose="announce starts and ends of grants to tenants who want that"),

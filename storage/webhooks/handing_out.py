@@ -121,7 +121,7 @@ _CLAIM: Final = """
 with due as (
     select h.subscription_id
     from webhook_head h join webhook_subscription s on s.subscription_id = h.subscription_id
-    where h.due_at <= $1 and h.leased_until <= $1 and h.is_failing = $2 and s.sealed_with = $3 and h.host <> all ($7)
+    where h.due_at <= $1 and h.leased_until <= $1 and h.is_failing = $2 and s.sealed_with = any ($3) and h.host <> all ($7)
     order by h.due_at limit $4 for no key update of h skip locked
 )
 update webhook_head h set lease = $5, leased_until = $6 from due d where h.subscription_id = d.subscription_id
@@ -134,7 +134,7 @@ async def claim(
     *,
     now: int,
     is_failing: bool,
-    key_id: str,
+    key_ids: Sequence[str],
     limit: int,
     lease: str,
     leased_until: int,
@@ -142,7 +142,7 @@ async def claim(
 ) -> list[tuple[str, str]]:
     """Take the lease of up to `limit` subscriptions that have something due and whose secrets this node can open, except
     those of some hosts. Each with its host."""
-    rows = await connection.fetch(_CLAIM, now, is_failing, key_id, limit, lease, leased_until, list(but_not_of))
+    rows = await connection.fetch(_CLAIM, now, is_failing, key_ids, limit, lease, leased_until, list(but_not_of))
     return [(row["subscription_id"], row["host"]) for row in rows]
 
 

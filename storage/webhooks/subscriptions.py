@@ -227,6 +227,35 @@ async def flush_deleted(connection: AnyConnection, subscription_id: str, *, now:
     await connection.execute(_STOP, subscription_id, Status.DISABLED)
 
 
+_SEALED_WITH: Final = """
+select subscription_id from webhook_subscription where sealed_with = any ($1) and deleted_at is null
+order by subscription_id limit $2
+"""
+_SEALED_OTHERWISE: Final = """
+select count(*) from webhook_subscription where sealed_with <> $1 and deleted_at is null
+"""
+_SEAL: Final = """
+update webhook_subscription set sealed_with = $2, sealed_secret = $3, sealed_headers = $4
+where subscription_id = $1 and deleted_at is null
+"""
+
+
+async def page_sealed_with(connection: AnyConnection, key_ids: Sequence[str], *, limit: int) -> list[str]:
+    """Subscriptions whose secrets are sealed with one of these keys."""
+    return [row["subscription_id"] for row in await connection.fetch(_SEALED_WITH, key_ids, limit)]
+
+
+async def count_sealed_otherwise(connection: AnyConnection, key_id: str) -> int:
+    """Subscriptions whose secrets are sealed with any key but this one."""
+    count: int = await connection.fetchval(_SEALED_OTHERWISE, key_id)
+    return count
+
+
+async def flush_sealed(connection: AnyConnection, subscription_id: str, sealed: Sealed) -> None:
+    """The same secrets, sealed anew. The caller holds the head."""
+    await connection.execute(_SEAL, subscription_id, sealed.key_id, sealed.secret, sealed.headers)
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from domain.webhooks.targets import PERMISSIVE, STRICT
 from server.options import options_of
-from server.secret_key import FILE_NAME, LENGTH, secret_key_of
+from server.secret_key import FILE_NAME, FORMER_FILE_NAME, LENGTH, former_secret_key_of, secret_key_of
 from server.settings import Settings
 
 
@@ -37,6 +37,18 @@ def test_of_several_processes_at_once_all_have_the_same(tmp_path: Path) -> None:
         keys = set(threads.map(lambda _: secret_key_of(settings), range(32)))
     assert len(keys) == 1
     assert keys != {None}
+
+
+def test_a_key_that_was_put_aside_is_the_former_one(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    before = secret_key_of(settings)
+    assert former_secret_key_of(settings) is None
+    (tmp_path / FILE_NAME).rename(tmp_path / FORMER_FILE_NAME)
+    assert secret_key_of(settings) != before
+    assert former_secret_key_of(settings) == before
+    given = Settings(data_dir=tmp_path, secret_key_former="the key before, of 32 characters or more")
+    assert former_secret_key_of(given) == b"the key before, of 32 characters or more"
+    assert given.shown()["EARMARK_SECRET_KEY_FORMER"] == "(given)"
 
 
 def test_where_none_can_be_kept_there_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

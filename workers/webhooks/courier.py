@@ -171,7 +171,7 @@ class Courier:
                 connection,
                 now=self._claimed_at,
                 is_failing=is_failing,
-                key_id=self._vault.key_id,
+                key_ids=self._vault.key_ids,
                 limit=places,
                 lease=self._lease,
                 leased_until=self._claimed_at + LEASE_MS,

@@ -46,14 +46,14 @@ def seal(vault: Vault, subscription_id: str, secrets: Secrets) -> Sealed:
 def unseal(vault: Vault, kept: Kept) -> Secrets:
     """Raises `VaultError`."""
     sealed, subscription_id = kept.sealed, kept.subscription.subscription_id
-    if sealed is None or sealed.key_id != vault.key_id:
-        raise VaultError(f"the secrets of {subscription_id} are not sealed with the key of this node")
-    signing_secret = vault.open(sealed.secret, place=f"{subscription_id}/secret")
+    if sealed is None:
+        raise VaultError(f"{subscription_id} has no secrets any more")
+    signing_secret = vault.open(sealed.secret, key_id=sealed.key_id, place=f"{subscription_id}/secret")
     if sealed.headers is None:
         return Secrets(signing_secret=signing_secret, headers={})
     return Secrets(
         signing_secret=signing_secret,
-        headers=_headers.decode(vault.open(sealed.headers, place=f"{subscription_id}/headers")),
+        headers=_headers.decode(vault.open(sealed.headers, key_id=sealed.key_id, place=f"{subscription_id}/headers")),
     )
 
 

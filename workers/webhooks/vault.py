@@ -22,12 +22,22 @@ class VaultError(Exception):
 
 
 class Vault:
-    """`root`: at least 32 bytes that nobody can guess. Every node of a database needs the same."""
+    """`root`: at least 32 bytes that nobody can guess. Every node of a database needs the same. `former`: a root that only
+    opens what it has sealed."""
 
-    def __init__(self, root: bytes) -> None:
-        self._cipher = AESGCM(_derive(root, b"earmark webhook secrets", KEY_LENGTH))
+    def __init__(self, root: bytes, *, former: bytes | None = None) -> None:
+        self.key_id = _id_of(root)
+        self._ciphers = {_id_of(each): _cipher_of(each) for each in (root, former) if each is not None}
         self._digest_key = _derive(root, b"earmark webhook digests", KEY_LENGTH)
-        self.key_id = _derive(root, b"earmark webhook key id", 8).hex()
+
+    @property
+    def key_ids(self) -> list[str]:
+        """Of all keys whose seals it opens."""
+        return list(self._ciphers)
+
+    @property
+    def former_key_ids(self) -> list[str]:
+        return [key_id for key_id in self._ciphers if key_id != self.key_id]
 
     def digest(self, text: str) -> str:
         """Stands for a secret where two of them are compared: nobody without the key can try what it may be."""
@@ -36,15 +46,26 @@ class Vault:
     def seal(self, text: str, *, place: str) -> bytes:
         """`place` says what it is and whose: put anywhere else, it does not open."""
         nonce = os.urandom(NONCE_LENGTH)
-        return nonce + self._cipher.encrypt(nonce, text.encode(), place.encode())
+        return nonce + self._ciphers[self.key_id].encrypt(nonce, text.encode(), place.encode())
 
-    def open(self, sealed: bytes, *, place: str) -> str:
+    def open(self, sealed: bytes, *, key_id: str, place: str) -> str:
         """Raises `VaultError`."""
+        if (cipher := self._ciphers.get(key_id)) is None:
+            raise VaultError(f"{place} is not sealed with a key of this node")
         try:
-            plain = self._cipher.decrypt(sealed[:NONCE_LENGTH], sealed[NONCE_LENGTH:], place.encode())
+            plain = cipher.decrypt(sealed[:NONCE_LENGTH], sealed[NONCE_LENGTH:], place.encode())
         except InvalidTag:
             raise VaultError(f"{place} was sealed with another key, or has been changed") from None
         return plain.decode()
+
+
+def _id_of(root: bytes) -> str:
+    """A key's public name."""
+    return _derive(root, b"earmark webhook key id", 8).hex()
+
+
+def _cipher_of(root: bytes) -> AESGCM:
+    return AESGCM(_derive(root, b"earmark webhook secrets", KEY_LENGTH))
 
 
 def _derive(root: bytes, purpose: bytes, length: int) -> bytes:

@@ -157,7 +157,7 @@ async def test_another_node_goes_on_when_the_lease_of_a_dead_one_has_run_out(
             world.connection,
             now=world.clock.local_ms(),
             is_failing=False,
-            key_id=vault.key_id,
+            key_ids=vault.key_ids,
             limit=10,
             lease="of a node that died",
             leased_until=world.clock.local_ms() + LEASE_MS,

@@ -41,14 +41,14 @@ async def test_secrets_are_sealed_in_the_database(world: WebhookWorld) -> None:
 async def test_a_sealed_secret_opens_only_in_its_own_place_with_its_own_key() -> None:
     vault = Vault(b"k" * 32)
     sealed = vault.seal("a secret", place="whsub_1/secret")
-    assert vault.open(sealed, place="whsub_1/secret") == "a secret"
+    assert vault.open(sealed, key_id=vault.key_id, place="whsub_1/secret") == "a secret"
     assert vault.seal("a secret", place="whsub_1/secret") != sealed
     with pytest.raises(VaultError):
-        vault.open(sealed, place="whsub_2/secret")
+        vault.open(sealed, key_id=vault.key_id, place="whsub_2/secret")
     with pytest.raises(VaultError):
-        Vault(b"l" * 32).open(sealed, place="whsub_1/secret")
+        Vault(b"l" * 32).open(sealed, key_id=vault.key_id, place="whsub_1/secret")
     with pytest.raises(VaultError):
-        vault.open(sealed[:-1] + bytes([sealed[-1] ^ 1]), place="whsub_1/secret")
+        vault.open(sealed[:-1] + bytes([sealed[-1] ^ 1]), key_id=vault.key_id, place="whsub_1/secret")
     assert Vault(b"k" * 32).key_id == vault.key_id != Vault(b"l" * 32).key_id
 
 
