@@ -23,7 +23,8 @@ SCOPE_FILTER_MAX: Final = 64
 """Entries of one key's scope filter: every request of the key is held against all of them."""
 
 _SCOPE_ENTRY: Final = re.compile(
-    r"(tenant|workspace|app|workflow|agent|toolset):(\*|[A-Za-z0-9_.-]{1,128})", re.IGNORECASE
+    r"(tenant|workspace|app|workflow|agent|toolset):(\*|[A-Za-z0-9_.-]{1,128})|tenant:[A-Za-z0-9_.:-]{1,128}",
+    re.IGNORECASE,
 )
 
 ENVIRONMENT_KEY_NAME: Final = "EARMARK_ROOT_KEY"

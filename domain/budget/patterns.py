@@ -24,7 +24,8 @@ from domain.outcomes import InvalidInput
 PATTERN_MAX: Final = 1_024
 """A path of six segments of the longest kind is shorter than this."""
 
-_SEGMENT: Final = re.compile(rf"({'|'.join(LEVELS)}):(\*|[a-z0-9_.-]{{1,128}})")
+_SEGMENT: Final = re.compile(rf"({'|'.join(LEVELS)}):(\*|[a-z0-9_.-]{{1,128}})|tenant:[a-z0-9_.:-]{{1,128}}")
+"""A tenant's id may hold a colon, as in `scopes`."""
 
 
 @dataclass(frozen=True, slots=True)

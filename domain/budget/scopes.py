@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from domain.budget.values import LEVELS, Subject
+from domain.budget.values import LEVELS, Level, Subject
 from domain.outcomes import InvalidInput
 
 VALUE_MAX: Final = 128
@@ -19,6 +19,8 @@ DIMENSIONS_MAX: Final = 16
 DIMENSION_VALUE_MAX: Final = 256
 
 _VALUE: Final = re.compile(rf"[A-Za-z0-9_.-]{{1,{VALUE_MAX}}}")
+_TENANT_VALUE: Final = re.compile(rf"[A-Za-z0-9_.:-]{{1,{VALUE_MAX}}}")
+"""Tenants are named by others' rules, which allow a colon: whoever is a tenant can have budgets."""
 _BUDGET_VALUE: Final = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
@@ -39,7 +41,7 @@ def _derive(values: tuple[str | None, ...]) -> tuple[str, ...] | InvalidInput:
     for level, value in zip(LEVELS, values, strict=True):
         if value is None or value == "":
             continue
-        if not _VALUE.fullmatch(value):
+        if not (_TENANT_VALUE if level == Level.TENANT else _VALUE).fullmatch(value):
             message = f"{level} may hold letters, digits, '.', '_' and '-', at most {VALUE_MAX} of them"
             return InvalidInput(field=f"subject.{level}", reason="charset", message=message)
         segment = f"{level}:{value.lower()}"
@@ -63,14 +65,17 @@ def _refuse_dimensions(subject: Subject) -> InvalidInput | None:
 
 
 def parse_budget_scope(scope: str, *, tenant_id: str) -> str | InvalidInput:
-    """The canonical path of a budget: `tenant:<its tenant>` first, then levels in canonical order, no wildcard."""
+    """The canonical path of a budget: `tenant:<its tenant>` first, then levels in canonical order, no wildcard.
+
+    What may be in a tenant's id is not for this to say; it has to be that tenant's.
+    """
     path = scope.lower()
     segments = [segment.partition(":") for segment in path.split("/")]
     ranks = [_RANK.get(level, -1) for level, _, _ in segments]
     if -1 in ranks or ranks[0] != 0 or ranks != sorted(set(ranks)):
         message = f"a budget's scope is tenant:<id>, then any of {', '.join(LEVELS[1:])} in this order"
         return InvalidInput(field="scope", reason="grammar", message=message)
-    if any(len(value) > VALUE_MAX or not _BUDGET_VALUE.fullmatch(value) for _, _, value in segments):
+    if any(len(value) > VALUE_MAX or not _BUDGET_VALUE.fullmatch(value) for _, _, value in segments[1:]):
         message = "the ids of a budget's scope begin and end with a letter or digit and hold '.', '_' and '-' besides"
         return InvalidInput(field="scope", reason="charset", message=message)
     if segments[0][2] != tenant_id.lower():

@@ -58,6 +58,16 @@ where ($1::text is null or {_TENANT_STATUS} = $1)
 )
 
 
+_NAMESAKES: Final = "select tenant_id from tenant where lower(tenant_id) = lower($1) order by tenant_id limit $2"
+NAMESAKES_MAX: Final = 10
+"""Tenants whose ids differ in case only, that are looked at: with more of them nobody finds one by its scope."""
+
+
+async def namesakes(connection: AnyConnection, tenant_id: str) -> list[str]:
+    """The tenants that are called so, in whatever case: scopes are lower-case, tenants are not."""
+    return [row["tenant_id"] for row in await connection.fetch(_NAMESAKES, tenant_id, NAMESAKES_MAX)]
+
+
 async def page_tenants(
     connection: AnyConnection,
     query: TenantQuery,

@@ -7,11 +7,12 @@ from typing import Final
 
 from domain.authority import Permission
 from domain.budget.queries import LIMIT_DEFAULT, AuditQuery, KeyQuery, TenantQuery
-from domain.outcomes import Refusal
+from domain.budget.shapes import invalid
+from domain.outcomes import AccessDenied, Refusal
 from domain.terms import HOUR_MS
 from storage.budget.audit_log import AUDIT, SeenAuditEntry, page_audit
 from storage.budget.keys import KEYS, SeenKey, page_keys
-from storage.budget.operators import TENANTS, Overview, SeenTenant, page_tenants, read_overview
+from storage.budget.operators import TENANTS, Overview, SeenTenant, namesakes, page_tenants, read_overview
 from workers.budget import rights
 from workers.budget.listing import Listing, ListingReads, listing
 from workers.budget.texts import is_kept
@@ -32,6 +33,27 @@ class OperatorReads(ListingReads):
         async with self._snapshot() as (connection, _):
             page = await page_tenants(connection, TenantQuery(), after=None, limit=1, tenant_ids=[tenant_id])
         return page.items[0] if page.items else NO_TENANT
+
+    async def tenant_of_scope(self, caller: Caller, *, name: str) -> str | Refusal:
+        """Root: whose budgets lie under `tenant:<name>`. Scopes are lower-case and tenants are not, so of several that are
+        called so it is the one in this very case, or the lower-case one, or the only one; of none, the lower-case one.
+
+        Refuses in this order: ACCESS_DENIED, INVALID_INPUT (several, and none of them for certain).
+        """
+        if not caller.principal.is_root:
+            return AccessDenied(message="only operators look for a tenant by its scope")
+        if not is_kept(name):
+            return invalid("scope", "no budget can be called so", reason="charset")
+        async with self._snapshot() as (connection, _):
+            found = await namesakes(connection, name)
+        if len(found) <= 1:
+            return found[0] if found else name.lower()
+        for certain in (name, name.lower()):
+            if certain in found:
+                return certain
+        return invalid(
+            "tenant_id", f"several tenants are called so: name one of {', '.join(found)}", reason="ambiguous"
+        )
 
     async def load_tenants(self, tenant_ids: Sequence[str]) -> Mapping[str, SeenTenant]:
         """Tenants that the caller has been shown already, as budgets have them, by id."""

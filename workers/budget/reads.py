@@ -5,6 +5,7 @@ Every method refuses ACCESS_DENIED for a missing permission first, then INVALID_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from domain.amounts import Unit
@@ -186,14 +187,15 @@ class BudgetReads(EventLogReads, OperatorReads):
         cursor: str | None = None,
         tenant_id: str | None = None,
     ) -> Listing[Balance] | Refusal:
-        """Balances of every budget whose path has all of the subject's segments; with `exact` of that very path.
+        """Balances of every budget whose path has all of the subject's segments; with `exact` of that very path, which
+        begins with the tenant whether or not the subject names it.
 
         Refuses in this order: ACCESS_DENIED, INVALID_INPUT, ACCESS_DENIED (another tenant's subject), NOT_FOUND.
         """
         tenant = tenant_id or caller.principal.tenant_id
         if (denied := rights.refuse(caller, rights.READ_BALANCES, tenant)) is not None:
             return denied
-        scopes = derive_scopes(subject)
+        scopes = derive_scopes(replace(subject, tenant=subject.tenant or tenant) if exact else subject)
         if isinstance(scopes, Refusal):
             return scopes
         if subject.tenant and subject.tenant != tenant:

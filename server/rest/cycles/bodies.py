@@ -85,7 +85,7 @@ def _check_text(value: Any) -> None:
     """Escapes can spell what no database keeps: NUL, and half of a surrogate pair. Raises ValueError."""
     written = json.dumps(value, ensure_ascii=False)
     written.encode()
-    if "\\u0000" in written:
+    if "\\u0000" in written.replace("\\\\", ""):  # behind an escaped backslash it is plain text
         raise ValueError("text holds a NUL character")
 
 

@@ -1,4 +1,5 @@
-"""Query parameters: each read in its own type or refused by its name. Unknown ones are passed over, blank ones are absent.
+"""Query parameters: each read in its own type or refused by its name. Blank ones are absent; unknown ones are passed over,
+whatever they hold and however many there are, since later versions of the protocol may add some (1.0).
 
 Every reader raises `domain.shapes.Shape`, which the resource turns into a 400.
 """
@@ -16,9 +17,7 @@ from domain.shapes import Shape
 
 Word = TypeVar("Word", bound=Enum)
 
-FIELDS_MAX: Final = 100
-"""Parameters of one query: several times what any operation knows."""
-
+_UNKEPT: Final = re.compile("[\0\ud800-\udfff]")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _FRACTION: Final = re.compile(r"(0|1)(?:\.([0-9]{1,18}))?")
 _MILLION_DIGITS: Final = 6
@@ -35,18 +34,15 @@ class Query:
     __slots__ = ("_given",)
 
     def __init__(self, raw: bytes) -> None:
-        try:
-            pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
-        except ValueError:  # too many, or no UTF-8
-            raise _refused("query", "the query string cannot be read") from None
-        self._given = dict(pairs)
+        # How long a request line may be is HTTP's to say: at its 64 KiB this takes some milliseconds.
+        self._given = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
 
     def text(self, name: str, *, most: int | None = None) -> str | None:
         value = self._given.get(name) or None
         if value is not None and most is not None and len(value) > most:
             raise _refused(name, f"{name} has at most {most} characters")
-        if value is not None and "\0" in value:
-            raise _refused(name, f"{name} holds a NUL character")
+        if value is not None and _UNKEPT.search(value):
+            raise _refused(name, f"{name} holds a NUL character or is no UTF-8")
         return value
 
     def required(self, name: str) -> str:

@@ -49,11 +49,13 @@ NO_CONTENT: Final = 204
 
 @dataclass(slots=True)
 class Resource:
-    """The ASGI application of one path: method to operation."""
+    """The ASGI application of one path: method to operation. `names`: path parameters that this very path stands for."""
 
     operations: Mapping[str, Operation] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["path_params"] = {**scope["path_params"], **self.names}
         headers = _headers_of(scope)
         exchange = Exchange(
             runtime=scope["app"].state.runtime,

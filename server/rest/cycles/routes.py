@@ -55,6 +55,14 @@ def _keys(name: str, handle: Handle, words: tuple[Permission, ...], *, has_body:
     return Operation(handle, Access.ADMIN, Plane.ADMIN, admin=words, has_body=has_body, name=name)
 
 
+_ONE_TENANT: Final = {
+    "GET": admin_operation("getTenant", tenants.get, rights.READ_TENANTS),
+    "PATCH": admin_operation("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
+}
+
+NAMESAKES: Final = {"/v1/admin/tenants/bulk-action": {"tenant_id": "bulk-action"}}
+"""Paths that are also those of a thing that a client called so. Every other id beside a fixed word is made by us."""
+
 RESOURCES: Final = {
     "/v1/decide": {"POST": runtime_operation(runtime.decide, RIGHTS[commands.Evaluate], artifact=Artifact.DECIDE)},
     "/v1/reservations": {
@@ -89,12 +97,10 @@ RESOURCES: Final = {
         "GET": admin_operation("listTenants", tenants.list_, rights.READ_TENANTS),
     },
     "/v1/admin/tenants/bulk-action": {
-        "POST": admin_operation("bulkActionTenants", bulk.act_on_tenants, RIGHTS[commands.UpdateTenant], has_body=True)
+        "POST": admin_operation("bulkActionTenants", bulk.act_on_tenants, RIGHTS[commands.UpdateTenant], has_body=True),
+        **_ONE_TENANT,
     },
-    "/v1/admin/tenants/{tenant_id}": {
-        "GET": admin_operation("getTenant", tenants.get, rights.READ_TENANTS),
-        "PATCH": admin_operation("updateTenant", tenants.update, RIGHTS[commands.UpdateTenant], has_body=True),
-    },
+    "/v1/admin/tenants/{tenant_id}": _ONE_TENANT,
     "/v1/admin/api-keys": {
         "POST": _keys("createApiKey", keys.create, _WRITE_KEYS, has_body=True),
         "GET": _keys("listApiKeys", key_lists.list_, _READ_KEYS),
@@ -148,7 +154,7 @@ RESOURCES: Final = {
 """Path to method to operation."""
 
 ROUTES: Final[list[BaseRoute]] = [
-    *(Route(path, Resource(operations)) for path, operations in RESOURCES.items()),
+    *(Route(path, Resource(operations, NAMESAKES.get(path, {}))) for path, operations in RESOURCES.items()),
     # Whatever else is asked for under this wire's own prefix is answered in its own words.
     Route("/v1", Resource({})),
     Route("/v1/{rest:path}", Resource({})),

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from domain.budget.patterns import ScopePattern, parse_pattern
 from domain.budget.scopes import derive_scopes, parse_budget_scope, scope_filter_allows
 from domain.budget.values import Subject
 from domain.outcomes import InvalidInput
+from domain.tenancy import check_scope_filter
 from tests.domain.budget.books import BOT, CHILD, PARENT, Books, budget
 
 
@@ -161,3 +163,15 @@ def test_a_confined_key_reaches_neither_other_scopes_nor_their_holds() -> None:
         books.freeze(**confined),
     ):
         books.refused(command, "ACCESS_DENIED")
+
+
+@pytest.mark.parametrize("tenant_id", ["Acme:EU", "_", "-a-", ":", "T" * 128])
+def test_a_tenant_of_any_name_has_scopes_patterns_and_filters(tenant_id: str) -> None:
+    scope = f"tenant:{tenant_id.lower()}"
+    assert derive_scopes(Subject(tenant=tenant_id, agent="Bot")) == (scope, f"{scope}/agent:bot")
+    assert parse_budget_scope(f"{scope}/agent:bot", tenant_id=tenant_id) == f"{scope}/agent:bot"
+    pattern = parse_pattern(f"{scope}/*")
+    assert isinstance(pattern, ScopePattern)
+    assert pattern.governs(f"{scope}/agent:bot")
+    assert check_scope_filter([scope], "scope_filter") == (scope,)
+    assert scope_filter_allows([scope], f"{scope}/agent:bot")

@@ -65,6 +65,13 @@ async def test_a_tenant_that_the_wire_cannot_name_is_none_of_its_tenants(world: 
     ]
 
 
+async def test_a_tenant_may_be_called_like_a_word_of_the_paths(world: World) -> None:
+    for tenant_id in ("bulk-action", "lookup", "tenants"):
+        await world.add_tenant(tenant_id)
+        assert (await world.set_tenant(tenant_id, name="New"))["name"] == "New"
+        assert ok(await world.get(f"/v1/admin/tenants/{tenant_id}", by=ADMIN))["tenant_id"] == tenant_id
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -145,6 +145,17 @@ def test_what_is_no_acceptable_json_is_refused_and_never_a_fault(sent: bytes) ->
     assert found.message
 
 
+@pytest.mark.parametrize("text", ["C:\\u0000", "\\\\u0000", "\\ud800"])
+def test_text_that_looks_like_an_escape_is_text(text: str) -> None:
+    found = read_body(json.dumps(reservation(metadata={"path": text, text: "\u00e4"})).encode(), ReserveBody)
+    assert isinstance(found, ReserveBody)
+    assert found.metadata == {"path": text, text: "\u00e4"}
+
+
+def test_nul_behind_a_backslash_is_refused() -> None:
+    assert refused_field(reservation(metadata={"path": "\\\0"})) == "body"
+
+
 def test_a_pair_of_surrogates_is_one_character() -> None:
     sent = json.dumps(reservation(metadata={"face": "\U0001f600"})).encode()
     assert b"\\ud83d" in sent

@@ -78,7 +78,7 @@ async def test_an_operator_sees_everybody(world: World) -> None:
 async def test_one_event_is_shown_as_the_list_shows_it(world: World) -> None:
     event = (await listed(world, ALL, by=ADMIN, event_type="reservation.denied"))[0]
     assert ok(await world.get(f"{ALL}/{event['event_id']}", by=ADMIN)) == event
-    assert refused(await world.get(f"{ALL}/evt_nothing", by=ADMIN)) == (404, "NOT_FOUND")
+    assert refused(await world.get(f"{ALL}/evt_nothing", by=ADMIN)) == (404, "EVENT_NOT_FOUND")
     assert refused(await world.get(f"{ALL}/{event['event_id']}", by=READER)) == (401, "UNAUTHORIZED")
 
 

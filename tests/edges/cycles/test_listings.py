@@ -140,7 +140,7 @@ async def test_s113_a_cursor_belongs_to_its_order_and_filters_and_to_no_projecti
         assert refused(await world.get("/v1/reservations", **{**params, **change}, cursor=cursor)) == INVALID
     for change in ({"include": "metadata"}, {"limit": 5}):
         ok(await world.get("/v1/reservations", **{**params, **change}, cursor=cursor))
-    for forged in (cursor[:-2], cursor + "A", "e30", "\u00e4"):
+    for forged in (cursor[:-2], cursor + "A", cursor + "==", f"{cursor[:5]} {cursor[5:]}", "e30", "\u00e4"):
         assert refused(await world.get("/v1/reservations", **params, cursor=forged)) == INVALID
 
 
@@ -201,6 +201,9 @@ async def test_balances_are_of_all_budgets_under_the_subject(world: World, limit
 async def test_without_children_it_is_the_subjects_own(world: World) -> None:
     assert await paths(world, tenant=ACME, include_children="false") == [(TENANT, "TOKENS")]
     assert len(await paths(world, tenant=ACME, include_children="true")) == 4
+    named = await paths(world, tenant=ACME, agent="bot", include_children="false")
+    assert named
+    assert await paths(world, agent="bot", include_children="false") == named, "the tenant is the key's"
 
 
 @pytest.mark.usefixtures("tree")

@@ -20,7 +20,7 @@ from server.rest.cycles.admin.reading import (
     search_of,
     tenant_in_body,
     tenant_in_query,
-    tenant_of_scope,
+    tenant_of_budget,
     unknown_tenant,
 )
 from server.rest.cycles.answers import Document, show_amount
@@ -88,8 +88,7 @@ async def create(exchange: Exchange) -> Answer:
 
 
 async def update(exchange: Exchange) -> Answer:
-    named = named_budget(exchange.query())
-    tenant_id = tenant_of_scope(exchange, named["scope"])
+    named, tenant_id = await _named(exchange)
     body = await exchange.body(UpdateBody)
     outcome = await exchange.runtime.budgets.update_budget(
         exchange.caller,
@@ -131,10 +130,8 @@ async def fund(exchange: Exchange) -> Answer:
 
 
 async def look_up(exchange: Exchange) -> Answer:
-    named = named_budget(exchange.query())
-    found = await exchange.runtime.budget_reads.budget(
-        exchange.caller, **named, tenant_id=tenant_of_scope(exchange, named["scope"])
-    )
+    named, tenant_id = await _named(exchange)
+    found = await exchange.runtime.budget_reads.budget(exchange.caller, **named, tenant_id=tenant_id)
     if isinstance(found, Refusal):
         return found
     return Reply(show_budget(found.tenant_id, found.budget), owner=found.tenant_id)
@@ -198,9 +195,15 @@ def show_funding(answer: FundAnswer) -> Document:
     return shown
 
 
+async def _named(exchange: Exchange) -> tuple[dict[str, Any], str | None]:
+    """The scope and unit of the budget, and its tenant where an operator asks. Raises `Shape`, `RefusedError`."""
+    query = exchange.query()
+    named = named_budget(query)
+    return named, await tenant_of_budget(exchange, query, named["scope"])
+
+
 async def _set_status(exchange: Exchange, change: Callable[..., Awaitable[BudgetOutcome[Budget]]]) -> Answer:
-    named = named_budget(exchange.query())
-    tenant_id = tenant_of_scope(exchange, named["scope"])
+    named, tenant_id = await _named(exchange)
     body = await exchange.body(StatusBody, optional=True)
     outcome = await change(
         exchange.caller,

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from domain.budget.envelopes import CATEGORIES, PUBLISHED_TYPES, envelope
 from domain.budget.queries import EventQuery, EventSort, Window
-from domain.outcomes import InvalidInput, Refusal
+from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
 from server.rest.cycles.admin.reading import list_of, search_of
 from server.rest.cycles.exchange import Answer, Exchange, Reply
+from server.rest.cycles.failures import ErrorCode, Failure
 from server.rest.cycles.listings import page
 from server.rest.cycles.query import Query
 
@@ -43,6 +44,8 @@ async def list_all(exchange: Exchange) -> Answer:
 
 async def get(exchange: Exchange) -> Answer:
     found = await exchange.runtime.budget_reads.event(exchange.caller, event_id=exchange.path("event_id"))
+    if isinstance(found, NotFound):
+        return Failure(status=404, error=ErrorCode.EVENT_NOT_FOUND, message=found.message)
     return found if isinstance(found, Refusal) else Reply(envelope(found))
 
 

@@ -157,5 +157,6 @@ def _named(outcome: Any) -> Refusal | Failure:
     if isinstance(outcome, InvalidInput) and outcome.field == "keyId":
         return NotFound(message="no such API key")
     if isinstance(outcome, InvalidInput):
-        return replace(outcome, field=_CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", outcome.field))
+        field = _CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", outcome.field)
+        return replace(outcome, field=field, message=outcome.message.replace(outcome.field, field))
     return outcome

@@ -8,7 +8,7 @@ from domain.amounts import INT64_MAX, INT64_MIN, Unit
 from domain.instants import read_instant
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
-from server.rest.cycles.exchange import Exchange
+from server.rest.cycles.exchange import Exchange, RefusedError
 from server.rest.cycles.failures import TENANT_FIELDS, ErrorCode, Failure
 from server.rest.cycles.listings import PAGE_DEFAULT, page_of
 from server.rest.cycles.query import Query
@@ -43,14 +43,22 @@ def named_budget(query: Query) -> dict[str, Any]:
     return {"scope": scope, "unit": unit}
 
 
-def tenant_of_scope(exchange: Exchange, scope: str) -> str | None:
-    """An operator names no tenant beside a scope: its first segment does (11.3). None for a tenant's own key."""
+async def tenant_of_budget(exchange: Exchange, query: Query, scope: str) -> str | None:
+    """An operator need not name the tenant beside a scope: its first segment does (11.3). It may, by `tenant_id`, which is
+    the way to tenants whose ids differ in case only. None for a tenant's own key. Raises `Shape`, `RefusedError`.
+    """
     if not exchange.is_admin:
         return None
-    first = scope.partition("/")[0].lower()
-    if not first.startswith(_TENANT) or first == _TENANT:
+    if (tenant_id := query.text("tenant_id")) is not None:
+        return tenant_id
+    first = scope.partition("/")[0]
+    level, name = first[: len(_TENANT)].lower(), first[len(_TENANT) :]
+    if level != _TENANT or not name:
         raise _refused("scope", "grammar", "a budget's scope begins with tenant:<id>")
-    return first.removeprefix(_TENANT)
+    found = await exchange.runtime.budget_reads.tenant_of_scope(exchange.caller, name=name)
+    if isinstance(found, Refusal):
+        raise RefusedError(found)
+    return found
 
 
 def tenant_in_body(exchange: Exchange, tenant_id: str | None) -> str | None:
