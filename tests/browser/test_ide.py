@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
 from graphql import build_schema, parse, validate
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Page, expect
 
 from schema.root import sdl
+from tests.browser.chromium import needs_chromium, opened_browser
 from tests.databases import Databases
 from tests.edges.world import ROOT, A, World, furnish, open_world, served, until
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed (Debian: apt-get install chromium)")
+pytestmark = needs_chromium
 
 
 @dataclass
@@ -52,8 +41,7 @@ class Opened:
 async def opened(databases: Databases) -> AsyncIterator[Opened]:
     url = await databases.create()
     furnished = await furnish(url)
-    async with open_world(url, furnished) as world, served(world) as address, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    async with open_world(url, furnished) as world, served(world) as address, opened_browser() as browser:
         page = await browser.new_page()
         ide = Opened(page, world, address)
         page.on("request", lambda request: ide.requests.append(request.url))
@@ -61,7 +49,6 @@ async def opened(databases: Databases) -> AsyncIterator[Opened]:
         page.on("console", lambda said: ide.complaints.append(said.text) if said.type == "error" else None)
         await page.goto(f"{address}/")
         yield ide
-        await browser.close()
     await databases.drop(url)
 
 

@@ -55,7 +55,10 @@ class Environment:
         (home / "ready").touch()
 
 
-CLIENT = Environment("runcycles", ("runcycles==0.5.3",))
+SCRIPTS = Path(__file__).parents[2] / "frontend-examples" / "scripts-python" / "requirements.txt"
+
+CLIENT = Environment("runcycles", tuple(SCRIPTS.read_text().split()))
+"""What our own example asks for: one environment serves both."""
 AGENTS = Environment(
     "runcycles-agents",
     (

@@ -275,7 +275,14 @@ async def _serving(url: str) -> AsyncIterator[World]:
 @asynccontextmanager
 async def served(world: World) -> AsyncIterator[str]:
     """The world on a port of this machine."""
-    server = uvicorn.Server(uvicorn.Config(world.app, port=0, lifespan="off", log_config=None))
+    async with served_app(world.app) as address:
+        yield address
+
+
+@asynccontextmanager
+async def served_app(app: Starlette) -> AsyncIterator[str]:
+    """An application whose lifespan is looked after, on a port of this machine."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     try:
         await until(lambda: server.started)

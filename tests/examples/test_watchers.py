@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,16 +11,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from graphql import build_schema, parse, validate
 
+from tests.examples.programs import EXAMPLES, needed, node_copy
 from tests.faults.serving import Served
 from tests.ports import reserved_port
 from tests.schema.world import ROOT_KEY, World, world_on
 from tests.server.processes import WITHIN_S
-
-REPOSITORY = Path(__file__).parents[2]
-EXAMPLES = REPOSITORY / "frontend-examples"
-NODE_PACKAGES = REPOSITORY / "tests" / "conformance" / "node_modules"
 
 Command = Callable[[Path], list[str]]
 
@@ -31,16 +26,7 @@ def python_watcher(_folder: Path) -> list[str]:
 
 
 def node_watcher(folder: Path) -> list[str]:
-    """A copy, beside the packages that the conformance tests have installed already."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed")
-    if not (NODE_PACKAGES / "graphql-ws").exists():
-        pytest.skip("the Node packages are not installed: make conformance")
-    copy = folder / "watch-node"
-    shutil.copytree(EXAMPLES / "watch-node", copy, ignore=shutil.ignore_patterns("node_modules"))
-    (copy / "node_modules").symlink_to(NODE_PACKAGES)
-    return [node, str(copy / "watch.mjs")]
+    return [needed("node"), str(node_copy("watch-node", folder, package="graphql-ws") / "watch.mjs")]
 
 
 @asynccontextmanager
@@ -107,14 +93,6 @@ async def revoke(world: World, tenant: str) -> None:
     key_id = world.callers[tenant].principal.key_id
     document = "mutation ($id: ID!) { revokeApiKey(input: {keyId: $id}) { __typename } }"
     assert (await world.data(document, id=key_id))["revokeApiKey"]["__typename"] == "ApiKey"
-
-
-@pytest.mark.parametrize(
-    "document", sorted(EXAMPLES.glob("[!.]*/**/*.graphql")), ids=lambda path: str(path.relative_to(EXAMPLES))
-)
-def test_every_document_of_the_examples_is_valid(document: Path) -> None:
-    schema = build_schema((REPOSITORY / "schema" / "schema.graphql").read_text())
-    assert validate(schema, parse(document.read_text())) == []
 
 
 @pytest.mark.parametrize("source", ["watch-python/watch.py", "watch-node/watch.mjs"])
