@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
 PACKAGES := domain storage workers schema server
 CONFORMANCE := tests/conformance
+DASHBOARD := frontend-examples/dashboard
+DASHBOARD_BUILT := server/static/dashboard/index.html
 # The published OpenAPI documents of the Cycles protocol, where a folder beside this one has them: they judge our answers.
 export EARMARK_TEST_CYCLES_SPEC ?= $(abspath $(firstword $(wildcard ../*/reference/cycles)))
 
@@ -23,7 +25,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test conformance check bench chaos lock format lint types contracts clean
+.PHONY: help setup dev demo test conformance dashboard check bench chaos lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,9 +61,20 @@ setup: $(RUNTIME) $(PROJECT) ## Make .venv with the run-time packages and the ea
 dev: setup $(DEV) ## The same, with everything the tests and checks need
 
 demo: setup ## Start a server on its own PostgreSQL with sample data, and ask it something
+	@[ -f $(DASHBOARD_BUILT) ] || $(MAKE) --no-print-directory dashboard || echo "Going on without the dashboard."
 	@$(BIN)/earmark demo
 
-test: dev conformance ## Run every test
+# Built where Node is, and again when what it is made from is newer. Nothing else needs it, or Node.
+dashboard: ## Build the dashboard that the server shows at /dashboard
+	@if ! command -v npm >/dev/null; then echo "npm is not installed: there will be no page at /dashboard, all else works"; \
+	elif [ -z "$$(find $(DASHBOARD) schema/schema.graphql -name node_modules -prune -o -type f ! -name generated.ts \
+		$$([ -f $(DASHBOARD_BUILT) ] && echo -newer $(DASHBOARD_BUILT)) -print -quit)" ]; then :; \
+	else echo "Building the dashboard"; \
+		{ [ $(DASHBOARD)/node_modules/.package-lock.json -nt $(DASHBOARD)/package-lock.json ] || \
+			npm ci --prefix $(DASHBOARD) --no-audit --no-fund --loglevel=error; } && \
+		npm run --silent --prefix $(DASHBOARD) build -- --logLevel warn; fi
+
+test: dev conformance dashboard ## Run every test
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(TEST_ARGS)
 
 # The public GraphQL audits and a real graphql-ws client run on Node; their tests skip, with a word, where there is none.
@@ -101,5 +114,5 @@ lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
 
 clean: ## Remove .venv, caches and build results (never a data directory)
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
-	rm -rf $(CONFORMANCE)/node_modules
+	rm -rf $(CONFORMANCE)/node_modules $(DASHBOARD)/node_modules server/static/dashboard
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

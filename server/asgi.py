@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from server import dashboard
 from server.graphql import GraphQLEndpoint
 from server.middleware import RequestScope
 from server.options import options_of
@@ -98,6 +99,7 @@ def _routes(endpoint: GraphQLEndpoint, settings: Settings) -> list[BaseRoute]:
         WebSocketRoute("/graphql", endpoint),
         *grants.ROUTES,
         *cycles.ROUTES,
+        *dashboard.ROUTES,
         Route("/openapi.json", _openapi),
         Route("/healthz", _healthy),
         Route("/readyz", _ready),

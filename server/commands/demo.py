@@ -70,9 +70,10 @@ def _guide(address: str, world: World) -> str:
     return f"""
 {bold("Earmark's demo is running")}
 
-  IDE      {address}/            (paste a key at the top)
-  GraphQL  {address}/graphql
-  REST     {address}/api/compute/reservationGrants
+  Dashboard  {address}/dashboard   (sign in with a key from below)
+  IDE        {address}/            (paste a key at the top)
+  GraphQL    {address}/graphql
+  REST       {address}/api/compute/reservationGrants
 
   {bold("Keys")}
 {chr(10).join(f"  {name:10} {key}" for name, key in keys.items())}

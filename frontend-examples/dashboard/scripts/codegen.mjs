@@ -4,7 +4,6 @@ import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { codegen } from '@graphql-codegen/core';
 import * as typedDocumentNode from '@graphql-codegen/typed-document-node';
-import * as typescript from '@graphql-codegen/typescript';
 import * as operations from '@graphql-codegen/typescript-operations';
 import { buildSchema, parse, validate } from 'graphql';
 
@@ -56,8 +55,8 @@ if (!process.exitCode) {
     schema: parse(text),
     documents: read,
     config: CONFIG,
-    plugins: [{ typescript: {} }, { operations: {} }, { typedDocumentNode: {} }],
-    pluginMap: { typescript, operations, typedDocumentNode },
+    plugins: [{ operations: {} }, { typedDocumentNode: {} }],
+    pluginMap: { operations, typedDocumentNode },
   });
   await writeFile(GENERATED, `// Written by scripts/codegen.mjs. Do not edit.\n${written}\n`);
 }

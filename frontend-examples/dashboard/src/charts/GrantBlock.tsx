@@ -46,7 +46,7 @@ export function GrantBlock({ grant, lanes, x, y, box, name, hue, isGhost }: Gran
       {largest && <Label text={`${name} · ${grant.slots}`} x={left} width={width} top={y(largest.top)} height={y(largest.bottom) - y(largest.top)} />}
     </>
   );
-  const look = { className: `block block-${isGhost ? 'ghost' : grant.state.toLowerCase()}`, style: { '--hue': hue } as React.CSSProperties };
+  const look = { className: `hued block block-${isGhost ? 'ghost' : grant.state.toLowerCase()}`, style: { '--hue': hue } as React.CSSProperties };
   if (isGhost) return <g {...look}>{drawn}</g>;
   const address = addressOf(['grants', grant.id]);
   return <a {...look} href={address} aria-label={said} onClick={(event) => followLink(event, address)}>{drawn}</a>;

@@ -41,7 +41,7 @@ export function Timeline(props: TimelineProps) {
   const height = width < NARROW ? NARROW_HEIGHT : HEIGHT;
   const peak = steps.reduce((most, { granted }) => Math.max(most, granted), 0);
   const drawn = useMemo(() => withGhost(grants, ghost), [grants, ghost]);
-  const lanes = useMemo(() => placeInLanes(drawn), [drawn]);
+  const lanes = useMemo(() => placeInLanes(drawn, total), [drawn, total]);
   const highest = Math.max(1, total, peak, ...[...lanes.values()].flat().map(({ top }) => top));
   const box: Box = { left: 40, right: Math.max(41, width - 8), top: 14, bottom: height - 24 };
   const x = scale(from, to, box.left, box.right);

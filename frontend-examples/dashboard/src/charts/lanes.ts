@@ -14,11 +14,11 @@ export interface Lanes {
 }
 
 /**
- * Lanes of each grant. Grants that overlap never share one, and no more lanes are used than are granted at the peak.
- * A grant is split over several blocks only where what is free lies apart. A renewal, which starts right where
+ * Lanes of each grant. Grants that overlap never share one, and no more lanes are used than are granted at the peak,
+ * or than `ceiling` has. A grant is split over several blocks only where what is free lies apart. A renewal, which starts right where
  * another one ends, finds that one's lanes free and stays at its height.
  */
-export function placeInLanes(grants: readonly Placed[]): Map<string, Lanes[]> {
+export function placeInLanes(grants: readonly Placed[], ceiling = 0): Map<string, Lanes[]> {
   const inOrder = [...grants].sort((one, other) => one.startsAt - other.startsAt || other.slots - one.slots || compare(one.id, other.id));
   const taken: { until: number; id: string; lanes: Lanes[] }[] = [];
   const placed = new Map<string, Lanes[]>();
@@ -26,7 +26,7 @@ export function placeInLanes(grants: readonly Placed[]): Map<string, Lanes[]> {
     const open = taken.filter(({ until }) => until > grant.startsAt);
     taken.length = 0;
     taken.push(...open);
-    const lanes = take(gaps(open.flatMap((block) => block.lanes)), grant.slots);
+    const lanes = take(gaps(open.flatMap((block) => block.lanes)), grant.slots, ceiling);
     taken.push({ until: grant.endsAt, id: grant.id, lanes });
     placed.set(grant.id, lanes);
   }
@@ -34,8 +34,8 @@ export function placeInLanes(grants: readonly Placed[]): Map<string, Lanes[]> {
 }
 
 /** The first gap that holds all of it; else from the bottom, as much as each gap holds. */
-function take(free: Lanes[], slots: number): Lanes[] {
-  const whole = free.find(({ bottom, top }) => top - bottom >= slots && Number.isFinite(top));
+function take(free: Lanes[], slots: number, ceiling: number): Lanes[] {
+  const whole = free.find(({ bottom, top }) => top - bottom >= slots && (Number.isFinite(top) || bottom + slots <= ceiling));
   if (whole) return [{ bottom: whole.bottom, top: whole.bottom + slots }];
   const lanes: Lanes[] = [];
   let wanted = slots;

@@ -86,20 +86,23 @@ export interface Refused {
   __typename: string;
   code: string;
   message: string;
+  /** The input field that is wrong, and a stable word for why, if it is one. */
+  field?: string;
+  reason?: string;
 }
 
 /** What a change came to: the thing, a typed refusal, or a failure of the way there. */
-export type Outcome<Answer> =
-  | { kind: 'done'; answer: Exclude<Answer, Refused> }
-  | { kind: 'refused'; refusal: Extract<Answer, Refused> }
+export type Outcome<Done> =
+  | { kind: 'done'; answer: Done }
+  | { kind: 'refused'; refusal: Refused }
   | { kind: 'failed'; failure: Failure };
 
 /** `pick` takes the mutation's field out of its data. */
 export function useChange<Data, Variables extends AnyVariables, Answer extends object>(
   document: TypedDocumentNode<Data, Variables>, pick: (data: Data) => Answer | null | undefined,
-): { change: (variables: Variables) => Promise<Outcome<Answer>>; isBusy: boolean } {
+): { change: (variables: Variables) => Promise<Outcome<Exclude<Answer, Refused>>>; isBusy: boolean } {
   const [{ fetching }, execute] = useMutation<Data, Variables>(document);
-  const change = async (variables: Variables): Promise<Outcome<Answer>> => {
+  const change = async (variables: Variables): Promise<Outcome<Exclude<Answer, Refused>>> => {
     const { data, error } = await execute(variables);
     const answer = data ? pick(data) : undefined;
     if (!answer) {
@@ -107,13 +110,13 @@ export function useChange<Data, Variables extends AnyVariables, Answer extends o
       return { kind: 'failed', failure: why };
     }
     return isRefused(answer)
-      ? { kind: 'refused', refusal: answer as Extract<Answer, Refused> }
+      ? { kind: 'refused', refusal: answer as unknown as Refused }
       : { kind: 'done', answer: answer as Exclude<Answer, Refused> };
   };
   return { change, isBusy: fetching };
 }
 
-export function isRefused(answer: object): answer is Refused {
+export function isRefused<Answer extends object>(answer: Answer): answer is Extract<Answer, { code: string; message: string }> {
   return 'code' in answer && 'message' in answer;
 }
 

@@ -35,9 +35,9 @@ export function follow<Data, Variables extends object>(link: Link, spec: Followi
 
   // graphql-ws asks again with the same payload when a socket was lost: it is written out each time, so what it
   // reads here is the cursor of that moment.
-  const variables = cursorOf
+  const variables = (cursorOf
     ? Object.defineProperty({ ...spec.variables }, 'after', { enumerable: true, get: () => cursor })
-    : { ...spec.variables };
+    : { ...spec.variables }) as Record<string, unknown>;
   const query = stringifyDocument(document);
   const operationName = getOperationName(document as Parameters<typeof getOperationName>[0]);
 
