@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -63,3 +64,15 @@ def test_the_wheel_holds_every_file_of_the_packages_and_the_command(tmp_path: Pa
     ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
     assert "storage/embedded/server.py" in ours
     assert ours - packed == set()
+
+
+def test_make_without_node_goes_on_without_the_dashboard(tmp_path: Path) -> None:
+    """Its target says so and succeeds; what is built otherwise stays as it is."""
+    for program in ("bash", "make", "cksum", "cut", "cat", "find"):
+        found = shutil.which(program)
+        assert found is not None
+        (tmp_path / program).symlink_to(found)
+    said = subprocess.run(
+        ["make", "dashboard"], check=True, capture_output=True, text=True, cwd=ROOT, env={"PATH": str(tmp_path)}
+    )
+    assert "npm is not installed" in said.stdout
