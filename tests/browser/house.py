@@ -17,7 +17,8 @@ from playwright.async_api import Browser, Page, expect
 from domain.terms import DAY_MS
 from server.demo.world import RESERVATIONS, Builder, World
 from storage.database import Database
-from tests.faults.serving import Served, free_port
+from tests.faults.serving import Served
+from tests.ports import reserved_port
 from workers.authority import new_secret
 from workers.runtime import Runtime, RuntimeOptions
 
@@ -90,7 +91,7 @@ async def open_house(url: str, folder: Path) -> AsyncIterator[House]:
     world = World(root_key=new_secret())
     await _furnish(url, world)
     settings = {"webhook_private_addresses": "on", "data_dir": str(folder)}
-    served = Served(url, root_key=world.root_key, port=free_port(), folder=folder, **settings)
+    served = Served(url, root_key=world.root_key, port=reserved_port(), folder=folder, **settings)
     async with httpx2.AsyncClient(timeout=30) as client:
         served.start()
         try:
