@@ -23,7 +23,7 @@ export class Link {
   private pongTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** `onRejected` is called when the server no longer takes the key. */
-  constructor(key: string, private readonly onRejected: () => void) {
+  constructor(key: string, private readonly onRejected: () => unknown) {
     this.client = new Client({
       url: ADDRESS,
       preferGetMethod: false,

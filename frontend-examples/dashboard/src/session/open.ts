@@ -10,13 +10,16 @@ import type { Session } from './session';
 export type Opened = { session: Session; failure?: never } | { session?: never; failure: Failure };
 
 export async function openSession(key: string, signOut: (why?: string) => void): Promise<Opened> {
-  const link = new Link(key, () => signOut('The server no longer takes this key. Sign in with another one.'));
+  // A key that is not taken from the start is a failure of signing in; one that is revoked later signs out.
+  let isIn = false;
+  const link = new Link(key, () => isIn && signOut('The server no longer takes this key. Sign in with another one.'));
   const { data, error } = await link.client.query(ViewerDocument, {}).toPromise();
   if (!data) {
     link.close();
     const unknown = { code: 'UNKNOWN', message: 'The server said nothing.', advice: 'Try again.' };
     return { failure: error ? failureOf(error) : unknown };
   }
+  isIn = true;
   const { viewer } = data;
   const isRoot = viewer.tenant.isRoot;
   const changes = new Changes();
