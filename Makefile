@@ -25,7 +25,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test conformance dashboard check bench chaos lock format lint types contracts clean
+.PHONY: help setup dev demo test conformance dashboard check bench chaos fuzz lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ bench: dev ## Measure throughput and latency
 
 chaos: dev ## Kill, cut, fill and flood a loaded installation, and audit it after each (CHAOS_ARGS="--seed 7 flood")
 	@$(BIN)/python tests/chaos/run.py $(CHAOS_ARGS)
+
+FUZZ ?= 1000
+fuzz: dev ## Ask the GraphQL schema that many random queries and mutations, with arguments that partly exist (FUZZ=5000)
+	@EARMARK_TEST_OPERATIONS=$(FUZZ) $(BIN)/python -m pytest -q tests/schema/test_fuzz.py
 
 lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
