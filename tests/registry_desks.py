@@ -104,6 +104,6 @@ select exists (
 
 async def lock_waiter(database: Database) -> None:
     """Until some session waits for a lock. Asked outside of a transaction: inside one the answer never changes."""
-    async with asyncio.timeout(10), database.acquire() as connection:
+    async with asyncio.timeout(60), database.acquire() as connection:
         while not await connection.fetchval(WAITING):  # noqa: ASYNC110 - it happens in PostgreSQL
             await asyncio.sleep(POLL_SECONDS)

@@ -20,7 +20,7 @@ GRAPHQL_JSON = "application/graphql-response+json"
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 
@@ -195,7 +195,7 @@ async def test_a_revoked_key_ends_its_event_stream_with_a_code(live: Live, http:
 
     assert '"code":"UNAUTHENTICATED"' in said[1]
     assert said[-2:] == ["event: complete", "data: "] or said[-1].startswith("event: complete")
-    async with asyncio.timeout(5):  # a key is remembered for half a second
+    async with asyncio.timeout(60):  # a key is remembered for half a second
         while (await http.post(live.url, json=VIEWER, headers=headers)).status_code != 401:
             pass
 
@@ -209,7 +209,7 @@ async def test_a_subscription_without_an_event_stream_is_refused(live: Live, htt
 
 async def _next(lines: AsyncIterator[str]) -> str:
     """The next line that is not empty."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (line := await anext(lines)):
             pass
         return line

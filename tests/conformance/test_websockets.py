@@ -46,7 +46,7 @@ class Socket:
         await self.connection.send(json.dumps(message))
 
     async def hear(self) -> dict[str, Any]:
-        heard = await asyncio.wait_for(self.connection.recv(), timeout=20)
+        heard = await asyncio.wait_for(self.connection.recv(), timeout=60)
         assert isinstance(heard, str), "frames are text"
         return json.loads(heard)
 
@@ -168,7 +168,7 @@ async def test_a_revoked_key_ends_its_streams_and_its_connection(live: Live) -> 
         assert ended["payload"]["errors"][0]["extensions"]["code"] == "UNAUTHENTICATED"
         assert await client.hear() == {"type": "complete", "id": "1"}
         with suppress(ConnectionClosed):
-            async with asyncio.timeout(5):  # a key is remembered for half a second
+            async with asyncio.timeout(60):  # a key is remembered for half a second
                 while True:
                     await client.subscribe(VIEWER, name="2")
                     while (await client.hear())["type"] != "complete":
@@ -285,7 +285,7 @@ async def test_operations_of_one_socket_are_told_apart_in_events(live: Live) -> 
             assert (await client.hear())["type"] == "complete"
     document = '{ events(all: true, types: ["reservation-grant.created"]) { nodes { requestId } } }'
     events: list[dict[str, str]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(events) < 2:
             events = (await live.world.data(document))["events"]["nodes"]
 

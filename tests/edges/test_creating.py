@@ -112,7 +112,7 @@ async def test_t14_seven_times_three_slots_of_ten_at_the_same_time(world: World,
 async def test_t16_two_reservations_fill_up_beside_each_other(world: World, edge: Edge) -> None:
     on_other: dict[str, Any] = {"accountId": world.other_account_id, "reservationId": ELSEWHERE}
     asked = [world.create(edge, **({} if number % 2 else on_other)) for number in range(100)]
-    answers = await asyncio.wait_for(asyncio.gather(*asked), timeout=30)
+    answers = await asyncio.wait_for(asyncio.gather(*asked), timeout=60)
     for place, answered in (("main", answers[1::2]), ("elsewhere", answers[::2])):
         lacking = [answer for answer in answered if isinstance(answer, Refused)]
         assert lacking == [no_room(total=10, granted=10)] * 40, place

@@ -45,7 +45,7 @@ async def test_t26_one_key_on_two_reservations_at_once(world: World, edge: Edge)
     for number in range(5):
         asked = [world.creation(idempotencyKey=f"k{number}", **place) for place in ({}, on_other)]
         creations = [edge.create(given, secret=world.secrets[ROOT]) for given in asked]
-        answers = await asyncio.wait_for(asyncio.gather(*creations), timeout=20)
+        answers = await asyncio.wait_for(asyncio.gather(*creations), timeout=60)
         (grant,) = [answer for answer in answers if not isinstance(answer, Refused)]
         (refusal,) = [answer for answer in answers if isinstance(answer, Refused)]
         assert refusal == reused(grant["grantId"])

@@ -210,7 +210,7 @@ class World:
         await self.bind(ELSEWHERE, account_id=self.other_account_id)
 
 
-async def until(condition: Callable[[], object], *, within_ms: int = 20_000) -> None:
+async def until(condition: Callable[[], object], *, within_ms: int = 60_000) -> None:
     """Return once the condition holds. Raises TimeoutError when it never does."""
 
     async def holds() -> object:

@@ -32,17 +32,17 @@ class Listener:
 
     async def next(self) -> dict[str, Any]:
         """The next value; it must come, and without errors."""
-        result = await asyncio.wait_for(anext(self._results), timeout=10)
+        result = await asyncio.wait_for(anext(self._results), timeout=60)
         assert result.errors is None, result.errors
         return next(iter(result.data.values()))
 
     async def failure(self) -> dict[str, Any]:
         """The extensions of the error that ends it."""
-        result = await asyncio.wait_for(anext(self._results), timeout=10)
+        result = await asyncio.wait_for(anext(self._results), timeout=60)
         assert result.errors is not None, result.data
         assert (result.data, len(result.errors)) == (None, 1)
         with pytest.raises(StopAsyncIteration):
-            await asyncio.wait_for(anext(self._results), timeout=10)
+            await asyncio.wait_for(anext(self._results), timeout=60)
         return result.errors[0].extensions
 
 

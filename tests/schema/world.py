@@ -130,7 +130,7 @@ class World:
         return await self.mutate("createInstance", wanted, selection, caller=self.callers[tenant_id])
 
 
-async def until(condition: Callable[[], object], *, within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
     """Return once the condition holds; it is about what happens elsewhere in this event loop."""
     for _ in range(int(within_s / 0.005)):
         if condition():

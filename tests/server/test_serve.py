@@ -52,7 +52,6 @@ async def test_the_first_start_the_second_and_a_crash_in_between(
         assert "emk_" not in server.plain + str(server.log)
     with capsys.disabled():
         print(f"\n    first start {first_s:.1f} s, second start {second_s:.1f} s", end=" ")
-    assert second_s < 30
 
 
 async def _viewer(client: Any) -> str:

@@ -106,7 +106,7 @@ async def all_idle() -> None:
 
 
 async def until(turn: Adding, said: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while said not in turn.log:  # noqa: ASYNC110 - it is said by somebody else's step
             await asyncio.sleep(0.001)
 
@@ -211,7 +211,7 @@ async def test_stopping_waits_for_what_is_under_way(database_url: str) -> None:
         await add(directory)
         asks = await waiting(directory, 5)
         await until(turn, "decide 5")
-        stopping = asyncio.create_task(lane.stop(within_s=10))
+        stopping = asyncio.create_task(lane.stop(within_s=60))
         await asyncio.sleep(0)
         turn.gate.set()
         await stopping

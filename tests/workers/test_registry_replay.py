@@ -117,10 +117,10 @@ async def test_parallel_deletions_of_one_tenant_all_answer_with_it_closed(desks:
 
 
 async def test_nothing_is_made_for_a_tenant_that_is_deleted_at_the_same_time(desks: Desks) -> None:
-    """R53, T82: an offer, a project or a key is there before the deletion, or not at all. In every interleaving."""
+    """R53, T82: an offer, a project or a key is there before the deletion, or not at all. In every order of asking; the
+    next two tests have each order of happening for certain."""
     await accepted(desks.providers.create_pool(ROOT, pool_id="pool", name="P"))
-    seen = set()
-    for number in range(40):
+    for number, order in enumerate(itertools.permutations(range(4))):
         name = f"t{number}"
         await make_tenants(desks, name)
         asked: list[Awaitable[Outcome[Any]]] = [
@@ -129,15 +129,12 @@ async def test_nothing_is_made_for_a_tenant_that_is_deleted_at_the_same_time(des
             desks.keys.create_api_key(ROOT, tenant_id=name, name="k"),
             desks.tenancy.delete_tenant(ROOT, tenant_id=name),
         ]
-        order = next(itertools.islice(itertools.permutations(range(4)), number % 24, None))
         outcomes = dict(zip(order, await asyncio.gather(*(asked[i] for i in order)), strict=True))
         assert isinstance(outcomes[3], Accepted)
         for outcome in (outcomes[0], outcomes[1], outcomes[2]):
             assert isinstance(outcome, Accepted | InvalidState), outcome
-            seen.add(type(outcome).__name__)
         keys: Page[ApiKey] = await accepted(desks.keys.page_api_keys(ROOT, tenant_id=name))
         assert keys.items == (), "a key that was made before the deletion is revoked by it"
-    assert seen == {"Accepted", "InvalidState"}, "both orders happened"
 
 
 async def test_an_offer_waits_for_the_deletion_under_way(desks: Desks) -> None:

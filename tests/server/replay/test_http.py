@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from server.replay.http import Address, HttpClient, NoAnswer
+from tests.capacity_world import eventually
 
 
 @asynccontextmanager
@@ -59,17 +60,21 @@ async def test_answers_come_in_one_piece_however_they_were_sent() -> None:
 
 @pytest.mark.parametrize("broken", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", b"SSH-2.0-hello\r\n\r\n"])
 async def test_what_is_no_whole_answer_is_none_and_the_next_request_gets_a_new_connection(broken: bytes) -> None:
-    async with answering(broken, LENGTH) as (client, _):
+    async with answering(broken, LENGTH) as (client, asked):
         asking = asyncio.create_task(client.ask("GET", "/", headers={}))
         if broken.startswith(b"HTTP"):
-            _, late = await asyncio.wait([asking], timeout=0.2)
-            assert late, "it waits for the rest"
+            await eventually(lambda: _is_one(asked))
+            assert not asking.done(), "it waits for the rest"
             asking.cancel()
             await asyncio.wait([asking])
         else:
             with pytest.raises(NoAnswer):
                 await asking
         assert (await client.ask("GET", "/", headers={})).body == b"ok"
+
+
+async def _is_one(asked: list[bytes]) -> bool:
+    return len(asked) == 1
 
 
 async def test_a_connection_that_the_server_ends_is_not_used_again() -> None:

@@ -10,6 +10,7 @@ import pytest
 from domain.budget.values import Subject
 from tests import verdicts
 from tests.budget_world import ACME, BOT, CHILD, PARENT, START, BudgetWorld, accepted, at_once, budget_world, refused
+from tests.registry_desks import lock_waiter
 
 ending = partial(verdicts.ending, "budget")
 
@@ -67,7 +68,8 @@ async def test_a_held_head_is_waited_for_under_the_lock(world: BudgetWorld) -> N
     await world.connection.execute("select 1 from budget_tenant for no key update")
     with ending(moved=1):
         waiting = asyncio.ensure_future(world.reserve(10))
-        assert await asyncio.wait([waiting], timeout=0.1) == (set(), {waiting})
+        await lock_waiter(world.node.database)
+        assert not waiting.done()
         await holder.rollback()
         accepted(await waiting)
 

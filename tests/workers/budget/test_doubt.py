@@ -142,7 +142,7 @@ async def test_whoever_watches_a_budget_is_woken_by_a_turn_in_doubt(database_url
         plan.next = [cut]
         outcome: Any = await world.reserve(10)
         assert outcome.answer.reserved == 10
-        await asyncio.wait_for(anext(hints), timeout=10)
+        await asyncio.wait_for(anext(hints), timeout=60)
         await hints.aclose()
 
 

@@ -260,7 +260,7 @@ async def test_two_nodes_may_sweep_at_once(two_nodes: BudgetWorld) -> None:
 
 
 async def test_a_running_node_expires_by_itself(database_url: str) -> None:
-    """The schedule's own timer, on the real clock: within a second of the instant."""
+    """The schedule's own timer, on the real clock: never before the instant."""
     database = await Database.open(database_url)
     runtime = Runtime(database)
     runtime.start()
@@ -277,7 +277,7 @@ async def test_a_running_node_expires_by_itself(database_url: str) -> None:
 
             await eventually(is_over)
             at = "select occurred_at from budget_outbox union all select occurred_at from event order by 1 desc limit 1"
-            assert await connection.fetchval(at) - hold.expires_at < 1_000
+            assert await connection.fetchval(at) >= hold.expires_at
     finally:
         await runtime.stop()
         await database.close()

@@ -16,6 +16,7 @@ from tests import verdicts
 from tests.capacity_world import answer_of, caller_of, drained
 from tests.cutting import Cut
 from tests.faults.race_world import ACCOUNT, FIRST, POOL, ROOT_CALLER, SECOND, B, H, RaceWorld, behind_a_wire, racing
+from tests.registry_desks import lock_waiter
 
 ending = partial(verdicts.ending, "capacity")
 
@@ -76,7 +77,8 @@ async def test_a_held_head_is_waited_for_under_the_lock(database_url: str) -> No
         await world.connection.execute("select 1 from capacity_reservation for no key update")
         with ending(moved=1):
             waiting = asyncio.create_task(world.grant(1, B, B + H))
-            assert await asyncio.wait([waiting], timeout=0.1) == (set(), {waiting})
+            await lock_waiter(world.node(0).database)
+            assert not waiting.done()
             await holder.rollback()
             answer_of(await waiting)
         await world.audit()

@@ -176,7 +176,7 @@ async def test_a_slow_receiver_gets_so_much_time_and_no_more(database_url: str, 
         await never.wait()
         return 200
 
-    async with webhook_world(database_url, webhook_within_s=0.2) as world:
+    async with webhook_world(database_url, webhook_within_s=0.5) as world:
         webhook_id = (await world.subscribe(receiver.url())).subscription.subscription_id
         receiver.answers.append(think)
         for _ in range(2):
@@ -184,10 +184,10 @@ async def test_a_slow_receiver_gets_so_much_time_and_no_more(database_url: str, 
         await world.deliver()
         first, second = await world.deliveries(webhook_id)
         never.set()
-    assert (first.status, first.error) == (RETRYING, "no answer within 0.2 s")
+    assert (first.status, first.error) == (RETRYING, "no answer within 0.5 s")
     assert first.response_time_ms is not None
-    assert first.response_time_ms >= 200
-    assert second.status is SUCCESS
+    assert first.response_time_ms >= 499
+    assert second.attempts == 1
 
 
 async def test_answers_that_are_none(world: WebhookWorld, receiver: Receiver) -> None:

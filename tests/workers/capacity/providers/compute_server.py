@@ -118,7 +118,7 @@ class ComputeServer:
         self.released.set()
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=60)
 
     def _next(self, request: Request) -> Answer:
         with self._turn:
