@@ -28,6 +28,7 @@ from server.rest.cycles import routes as cycles
 from server.rest.cycles.throttle import PublicLimit
 from server.rest.wire import answer, failure
 from server.settings import Settings
+from server.shortcut import Shortcut
 from storage.database import Database
 from workers.clock import Clock
 from workers.runtime import Runtime
@@ -79,9 +80,10 @@ def create_app(
         finally:
             await database.close()
 
+    routes = _routes(endpoint, settings)
     app = Starlette(
-        routes=_routes(endpoint, settings),
-        middleware=[Middleware(RequestScope), _cross_origin()],
+        routes=routes,
+        middleware=[Middleware(RequestScope), Middleware(Shortcut, routes=routes), _cross_origin()],
         exception_handlers={HTTPException: _http_failure},
         lifespan=lifespan,
     )

@@ -53,8 +53,12 @@ def trace_of(traceparent: str | None, cycles_trace_id: str = "") -> Trace:
     match = _TRACEPARENT.fullmatch(traceparent or "")
     if match is None or set(match[2]) == {"0"} or set(match[3]) == {"0"} or (match[1] == "00" and match[5]):
         given = _TRACE_ID.fullmatch(cycles_trace_id)
-        return Trace(given[0] if given and set(given[0]) != {"0"} else os.urandom(16).hex())
+        return Trace(given[0]) if given and set(given[0]) != {"0"} else _new_trace()
     return Trace(match[2], match[4])
+
+
+def _new_trace() -> Trace:
+    return Trace(os.urandom(16).hex())
 
 
 class RequestScope:
@@ -68,7 +72,9 @@ class RequestScope:
             await self._app(scope, receive, send)
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _TRACING}
-        trace = trace_of(headers.get(b"traceparent"), headers.get(b"x-cycles-trace-id", ""))
+        trace = (
+            trace_of(headers.get(b"traceparent"), headers.get(b"x-cycles-trace-id", "")) if headers else _new_trace()
+        )
         request_id = f"req_{os.urandom(12).hex()}"
         ids = {"request_id": request_id, "trace_id": trace.trace_id}
         scope.setdefault("state", {}).update(ids, trace_flags=trace.given_flags)
@@ -89,7 +95,7 @@ class RequestScope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                extra = [(b"x-request-id", request_id.encode()), (b"traceparent", trace.parent().encode())]
+                extra = ((b"x-request-id", request_id.encode()), (b"traceparent", trace.parent().encode()))
                 message = {**message, "headers": [*message.get("headers", ()), *extra]}
             await send(message)
 
@@ -123,11 +129,24 @@ class RequestScope:
 def _count(scope: Scope, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path", "unknown")
     method = scope["method"] if scope["method"] in METHODS else "other"
-    REQUESTS.labels(method, route, str(status)).inc()
-    REQUEST_SECONDS.labels(method, route).observe(seconds)
+    _measure(method, route, status, seconds)
     if scope["path"] not in _QUIET:
         details = {"method": scope["method"], "path": scope["path"], "status": status}
         log.info("served", extra={**details, "milliseconds": round(seconds * 1000, 1)})
+
+
+_SERIES: Final[dict[tuple[str, str, int], tuple[Counter, Histogram]]] = {}
+"""Finding a series by its labels costs more than counting in it. There are as many as `METHODS` and routes allow."""
+
+
+def _measure(method: str, route: str, status: int, seconds: float) -> None:
+    series = _SERIES.get((method, route, status))
+    if series is None:
+        series = (REQUESTS.labels(method, route, str(status)), REQUEST_SECONDS.labels(method, route))
+        _SERIES[method, route, status] = series
+    requests, durations = series
+    requests.inc()
+    durations.observe(seconds)
 
 
 async def _answer_unknown(send: Send, request_id: str) -> None:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from domain.capacity.views import GrantView
 from domain.outcomes import Accepted, Refusal
 from domain.shapes import Shape, check_fields
-from server.rest.wire import endpoint
+from server.rest.wire import Endpoint
 from workers.request import Caller
 from workers.runtime import Runtime
 
@@ -116,6 +116,6 @@ def _refuse_fields(method: str, given: dict[str, Any]) -> Refusal | None:
 
 
 ROUTES: Final = [
-    Route(f"{PATH}/{name}", endpoint(handler), methods=["POST"])
+    Route(f"{PATH}/{name}", Endpoint(handler), methods=["POST"])
     for name, handler in (("create", create), ("get", get), ("list", list_), ("end", end))
 ]

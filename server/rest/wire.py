@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from domain.capacity.refusals import CapacityUnavailable
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Refusal
-from server.auth import caller_of, secret_of
+from server.auth import caller_in
+from server.plain import read_whole, send_json
 from storage.database import Unavailable
 from workers.actor import Overloaded, Stopped
 from workers.request import Caller
@@ -37,54 +38,53 @@ BODY_MAX: Final = 64 * 1024
 NAME_MAX: Final = 128
 """Characters of a field's name: an unknown one is named in the refusal."""
 
+_USUAL: Final = frozenset(
+    ("tenantId", "accountId", "reservationId", "grantTenantId", "slots", "startsAt", "endsAt", "idempotencyKey")
+)
+"""Names that need no second look."""
+
 Handler = Callable[[Runtime, Caller, dict[str, Any]], Awaitable[Any]]
 
 
-def endpoint(handle: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """A route that authenticates, reads one JSON object, and answers with what `handle` returns or refuses."""
+class Endpoint:
+    """A route on plain ASGI that authenticates, reads one JSON object, and answers with what `handle` returns or
+    refuses."""
 
-    async def serve(request: Request) -> Response:
-        runtime: Runtime = request.app.state.runtime
-        state = request.scope["state"]
-        ids = {"request_id": state["request_id"], "trace_id": state["trace_id"], "trace_flags": state["trace_flags"]}
+    def __init__(self, handle: Handler) -> None:
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        runtime: Runtime = scope["app"].state.runtime
         try:
-            caller = await caller_of(runtime.authenticator, secret_of(request.headers), **ids, request=request)
-            if caller is None:
-                headers = {"www-authenticate": "Bearer"}
-                return failure(401, "UNAUTHENTICATED", "send a valid API key as Authorization: Bearer", headers=headers)
-            body = await read_body(request)
-            if body is None:
-                return failure(413, "BODY_TOO_LARGE", f"the body has more than {BODY_MAX} bytes")
-            given = read_object(body)
-            if isinstance(given, Refusal):
-                return refused(given)
-            outcome = await handle(runtime, caller, given)
+            outcome = await self._respond(runtime, scope, receive)
         except Overloaded as error:
-            return failure(503, "OVERLOADED", str(error), headers={"retry-after": str(error.retry_after_s)})
+            outcome = failure(503, "OVERLOADED", str(error), headers={"retry-after": str(error.retry_after_s)})
         except (Unavailable, Stopped) as error:
-            return failure(503, "UNAVAILABLE", str(error), headers={"retry-after": "1"})
-        return refused(outcome) if isinstance(outcome, Refusal) else answer(outcome)
+            outcome = failure(503, "UNAVAILABLE", str(error), headers={"retry-after": "1"})
+        if isinstance(outcome, Refusal):
+            outcome = refused(outcome)
+        if isinstance(outcome, Response):
+            await outcome(scope, receive, send)
+        else:
+            await send_json(send, msgspec.json.encode(outcome))
 
-    return serve
-
-
-async def read_body(request: Request) -> bytes | None:
-    """The body, or None for one that is too large: as far as it says so itself, nothing of it is read."""
-    declared = request.headers.get("content-length", "")
-    if declared.isascii() and declared.isdecimal() and int(declared) > BODY_MAX:
-        return None
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_MAX:
-            return None
-    return body
+    async def _respond(self, runtime: Runtime, scope: Scope, receive: Receive) -> Any:
+        """A response, a refusal, or a value to show."""
+        caller = await caller_in(runtime.authenticator, scope)
+        if caller is None:
+            headers = {"www-authenticate": "Bearer"}
+            return failure(401, "UNAUTHENTICATED", "send a valid API key as Authorization: Bearer", headers=headers)
+        body = await read_whole(scope, receive, most=BODY_MAX)
+        if body is None:
+            return failure(413, "BODY_TOO_LARGE", f"the body has more than {BODY_MAX} bytes")
+        given = read_object(body)
+        return given if isinstance(given, Refusal) else await self._handle(runtime, caller, given)
 
 
 def read_object(body: bytes) -> dict[str, Any] | InvalidInput:
     """A JSON object without duplicate names, NaN or infinities; an empty body is an empty object."""
     try:
-        value = json.loads((body or b"{}").decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = _DECODER.decode((body or b"{}").decode())
     except (ValueError, RecursionError) as error:
         return InvalidInput(field="body", reason="malformed", message=f"the body is not a JSON object: {error}")
     if not isinstance(value, dict):
@@ -122,13 +122,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a name stands twice in one object")
-    if not all(name.isprintable() and len(name) <= NAME_MAX for name in value):
+    if not _USUAL.issuperset(value) and not all(name.isprintable() and len(name) <= NAME_MAX for name in value):
         raise ValueError(f"a name is not {NAME_MAX} printable characters at most")
     return value
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _camel(name: str) -> str:
