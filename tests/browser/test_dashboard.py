@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.chromium import needs_chromium, opened_browser
-from tests.browser.house import BUILT, PATIENCE_MS, House, Visit, open_house, visiting
+from tests.browser.house import BUILT, L4, PATIENCE_MS, House, Visit, open_house, visiting
 from tests.databases import Databases
 
 pytestmark = [
@@ -64,3 +64,46 @@ async def test_a_wrong_key_is_refused_with_advice_and_not_kept(browser: Browser,
         alert = visit.page.get_by_role("alert")
         await expect(alert).to_contain_text("Sign in with a key that is valid")
         assert await visit.page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_grant_is_found_room_for_planned_made_and_ended(visit: Visit) -> None:
+    page = visit.page
+    await visit.sign_in()
+    await page.get_by_role("button", name="Find room for a grant").click()
+    await page.get_by_label("Tenant", exact=True).last.select_option(label="Quarry Vision")
+    await page.get_by_label("Slots", exact=True).fill("5")
+    await page.get_by_label("For", exact=True).fill("2")
+    await page.get_by_role("button", name="Plan on l4-quarter").first.click()
+    form = page.get_by_role("form", name="Grant on l4-quarter")
+    await expect(form).to_contain_text("It fits.")
+    await form.get_by_role("button", name="Grant 5 slots").click()
+    await page.get_by_role("link", name="Look at it").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("5 slots on l4-quarter")
+    grant_id = page.url.rpartition("/")[2]
+    await page.get_by_role("button", name="End now…").click()
+    await page.get_by_role("button", name="End the grant").click()
+    await expect(page.locator(".lead")).to_contain_text("ended")
+    await expect(page.get_by_role("table", name="Events of the grant")).to_contain_text("ended")
+    asked = await visit.house.ask("query($id: ID!) { grant(id: $id) { state tenantId slots } }", id=grant_id)
+    assert asked["grant"] == {"state": "ENDED", "tenantId": "quarry", "slots": 5}
+
+
+async def test_a_refusal_is_explained_with_what_is_in_the_way_and_with_the_field(visit: Visit) -> None:
+    page = visit.page
+    await visit.sign_in(path="capacity?fit=1")
+    await page.get_by_label("Tenant", exact=True).last.select_option(label="Lantern Health")
+    await page.get_by_label("Slots", exact=True).fill("8")
+    await page.get_by_label("For", exact=True).fill("2")
+    await page.get_by_role("button", name="Plan on l4-quarter").first.click()
+    form = page.get_by_role("form", name="Grant on l4-quarter")
+    await expect(form).to_contain_text("It fits.")
+    await visit.house.grant(reservationId=L4, grantTenantId="bluefin", slots=10)
+    alert = form.get_by_role("alert")
+    await expect(alert).to_contain_text("CAPACITY_UNAVAILABLE")
+    await expect(alert).to_contain_text("missing")
+    await alert.get_by_role("button", name="Use that term").click()
+    await expect(form).to_contain_text("It fits.")
+    await form.get_by_label("Ends").fill("2026-01-01T00:00")
+    await form.get_by_role("button", name="Grant 8 slots").click()
+    await expect(form.get_by_role("alert").first).to_contain_text("field “")
+    await expect(form.locator(":invalid, [aria-invalid=true]")).to_have_count(1)

@@ -18,6 +18,13 @@ export const PAGES: readonly PageEntry[] = [
     isFor: ({ isRoot, can }) => isRoot && can('compute:providers:manage'),
     page: lazy(() => import('../pages/capacity/CapacityPage')),
   },
+  {
+    path: 'grants',
+    name: 'Grants',
+    isFor: ({ can }) => can('compute:quotas:read'),
+    page: lazy(() => import('../pages/grants/GrantsPage')),
+    detail: lazy(() => import('../pages/grants/GrantPage')),
+  },
 ];
 
 export function pagesFor(session: Session): PageEntry[] {

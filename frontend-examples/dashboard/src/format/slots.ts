@@ -8,9 +8,13 @@ export function showSlots(slots: number): string {
 }
 
 /** Slot-milliseconds as slot-hours with one digit, without a float for the part that can be large. */
-export function showSlotHours(slotMs: string | bigint): string {
+export function slotHours(slotMs: string | bigint): string {
   const tenths = (BigInt(slotMs) * 10n + HOUR_MS / 2n) / HOUR_MS;
-  return `${group(tenths / 10n)}.${tenths % 10n} slot-hours`;
+  return `${group(tenths / 10n)}.${tenths % 10n}`;
+}
+
+export function showSlotHours(slotMs: string | bigint): string {
+  return `${slotHours(slotMs)} slot-hours`;
 }
 
 export function showShare(share: number): string {

@@ -1,5 +1,4 @@
 /** One place and term: what the server would answer now, and the button that asks for it. */
-import { useRef, useState } from 'react';
 import { useNotice } from '../../app/notices';
 import { useZone } from '../../app/preferences';
 import { To } from '../../app/router';
@@ -11,7 +10,7 @@ import { lastPart } from '../../format/names';
 import { showSlots } from '../../format/slots';
 import { fromField, toField } from '../../format/time';
 import { CreateGrantDocument } from '../../graphql/generated';
-import { newKey, useChange, type Outcome } from '../../graphql/live';
+import { useIntent } from '../../graphql/intent';
 import { problemOf } from '../../graphql/refusals';
 import { useSession } from '../../session/session';
 import type { Choice, Wish } from './fits';
@@ -29,15 +28,19 @@ interface FitPlanProps {
 export function FitPlan({ choice, wish, slots, onChoose, onDone }: FitPlanProps) {
   const { nameOf } = useTenants();
   const { tenantId } = useSession();
-  const { outcome, create, isBusy } = useCreate({ choice, wish, slots, onDone });
-  const refusal = outcome?.kind === 'refused' ? outcome.refusal : null;
+  const notice = useNotice();
+  const { outcome, refusal, ask, isBusy } = useIntent(CreateGrantDocument, ({ createGrant }) => createGrant, ({ id }) => {
+    notice(<>Granted {showSlots(slots)} to {nameOf(wish.tenantId)}. <To to={['grants', id]}>Look at it</To></>);
+    onDone();
+  });
+  const request = { ...requestOf(choice, wish, slots), tenantId };
   const place = lastPart(choice.place.reservationId);
   return (
-    <form className="form" onSubmit={(event) => { event.preventDefault(); create(); }} aria-label={`Grant on ${place}`}>
+    <form className="form" onSubmit={(event) => { event.preventDefault(); ask(request); }} aria-label={`Grant on ${place}`}>
       <h3>{showSlots(slots)} on {place}{wish.tenantId && ` for ${nameOf(wish.tenantId)}`}</h3>
       <Terms choice={choice} onChoose={onChoose} problems={{ starts: problemOf(refusal, 'startsAt'), ends: problemOf(refusal, 'endsAt') }} />
       {wish.tenantId
-        ? <Verdict input={{ ...requestOf(choice, wish, slots), tenantId }} capacityId={choice.place.id} onFit={(fit) => onChoose({ ...choice, ...fit })} />
+        ? <Verdict input={request} capacityId={choice.place.id} onFit={(fit) => onChoose({ ...choice, ...fit })} />
         : <p className="soft">Choose the tenant that gets it, and you see what would happen.</p>}
       <NotDone outcome={outcome} />
       <div className="form-end">
@@ -72,25 +75,4 @@ function Terms({ choice, onChoose, problems }: TermsProps) {
       <TextField label={`Ends${suffix}`} type="datetime-local" value={toField(choice.endsAt, zone)} problem={problems.ends} onChange={set('endsAt')} />
     </div>
   );
-}
-
-/** The same request keeps its key: pressing twice, or again after a lost answer, makes one grant. */
-function useCreate({ choice, wish, slots, onDone }: Omit<FitPlanProps, 'onChoose'>) {
-  const notice = useNotice();
-  const { tenantId } = useSession();
-  const { nameOf } = useTenants();
-  const { change, isBusy } = useChange(CreateGrantDocument, ({ createGrant }) => createGrant);
-  const [outcome, setOutcome] = useState<(Outcome<unknown> & { for: string }) | null>(null);
-  const intent = useRef({ request: '', key: '' });
-  const request = requestOf(choice, wish, slots);
-  const text = JSON.stringify(request);
-  const create = async () => {
-    if (intent.current.request !== text) intent.current = { request: text, key: newKey() };
-    const came = await change({ input: { ...request, tenantId, idempotencyKey: intent.current.key } });
-    if (came.kind !== 'done') return setOutcome({ ...came, for: text });
-    const { id } = came.answer;
-    notice(<>Granted {showSlots(slots)} to {nameOf(wish.tenantId)}. <To to={['grants', id]}>Look at it</To></>);
-    return onDone();
-  };
-  return { outcome: outcome?.for === text ? outcome : null, create: () => void create(), isBusy };
 }
