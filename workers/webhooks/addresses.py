@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeAlias
 
 from domain.webhooks.targets import Address, Target, read_address
@@ -36,12 +37,18 @@ class Addresses:
             loop = asyncio.get_running_loop()
             under_way = loop.run_in_executor(self._threads, _look_up, *wanted)
             self._under_way[wanted] = under_way
-            under_way.add_done_callback(lambda _: self._under_way.pop(wanted, None))
+            under_way.add_done_callback(partial(self._forget, wanted))
         try:
             async with asyncio.timeout(WITHIN_S):
                 return await asyncio.shield(under_way)
         except TimeoutError:
             raise OSError("the name server did not answer") from None
+
+    def _forget(self, wanted: tuple[str, int], done: asyncio.Future[list[Address]]) -> None:
+        """Whoever waited may have left: what came of it then is nobody's, and no fault to be told of."""
+        self._under_way.pop(wanted, None)
+        if not done.cancelled():
+            done.exception()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

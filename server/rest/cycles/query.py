@@ -7,13 +7,14 @@ Every reader raises `domain.shapes.Shape`, which the resource turns into a 400.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from enum import Enum
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
 from domain.instants import read_instant
 from domain.outcomes import InvalidInput
-from domain.shapes import Shape
+from domain.shapes import Shape, check_known
 
 Word = TypeVar("Word", bound=Enum)
 
@@ -66,6 +67,13 @@ class Query:
         if value.lower() not in ("true", "false"):
             raise _refused(name, f"{name} must be true or false")
         return value.lower() == "true"
+
+    def word(self, name: str, known: Collection[str]) -> str | None:
+        """One of the words that are known: another one would quietly match nothing."""
+        value = self.text(name)
+        if value is not None:
+            check_known((value,), name, sorted(known))
+        return value
 
     def choice(self, name: str, kind: type[Word], *, folds: bool = False) -> Word | None:
         """One of an enumeration's words. `folds`: in any case."""

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from domain.authority import Permission
+from domain.identity import TENANT_ID
 from domain.outcomes import AccessDenied, Refusal
 from domain.shapes import Shape
 from domain.terms import SECOND_MS
@@ -248,7 +249,8 @@ async def _send(send: Send, exchange: Exchange, answer: _Encoded) -> None:
         (b"x-cycles-trace-id", exchange.correlation.trace_id.encode()),
         *((name.encode(), text.encode()) for name, text in answer.headers),
     ]
-    if (tenant_id := exchange.tenant_id or answer.owner) is not None:
+    tenant_id = exchange.tenant_id or answer.owner
+    if tenant_id is not None and TENANT_ID.fullmatch(tenant_id):  # an operator may have asked for what cannot be one
         headers.append((b"x-cycles-tenant", tenant_id.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -543,3 +543,25 @@ async def test_a_key_that_is_confined_to_scopes_has_a_say_about_webhooks_within_
     assert refused(await world.get(f"/v1/webhooks/{wide['subscription_id']}", by="bot")) == NOT_FOUND
     listed = ok(await world.get("/v1/webhooks", by="bot"))["subscriptions"]
     assert [each["subscription_id"] for each in listed] == [own["subscription_id"]]
+
+
+async def test_lists_are_asked_for_types_that_there_are(world: World) -> None:
+    for path, given in (
+        ("/v1/admin/webhooks", {"event_type": "nothing.at_all"}),
+        ("/v1/admin/audit/logs", {"trace_id": "x"}),
+    ):
+        assert refused(await world.get(path, by=ADMIN, **given)) == INVALID
+    ok(await world.get("/v1/admin/webhooks", by=ADMIN, event_type="custom.reservation-grant.ended"))
+    body = {"filter": {"event_type": "nothing.at_all"}, "action": "PAUSE", "idempotency_key": "k"}
+    assert refused(await world.post("/v1/admin/webhooks/bulk-action", body, by=ADMIN)) == INVALID
+
+
+@pytest.mark.parametrize("tenant_id", ["a\r\nX-Evil: 1", "\u00e4", "x" * 200, "a b"])
+async def test_what_cannot_be_a_tenant_is_in_no_header(world: World, tenant_id: str) -> None:
+    answer = await world.get("/v1/admin/webhooks", by=ADMIN, tenant_id=tenant_id)
+    assert "x-cycles-tenant" not in answer.headers
+
+
+async def test_a_replay_needs_a_body(world: World) -> None:
+    answer = await world.ask("POST", f"/v1/admin/webhooks/{NOBODYS}/replay", by=ADMIN)
+    assert refused(answer) == INVALID

@@ -90,13 +90,13 @@ class World:
         **params: Any,
     ) -> httpx2.Response:
         """One request with somebody's key. A trailing underscore in a parameter's name is dropped (`from_`)."""
-        sent = {**self._auth(by), **(headers or {})}
+        sent = {**self.credentials(by), **(headers or {})}
         named = {name.removesuffix("_"): value for name, value in params.items()}
         response = await self.client.request(method, path, json=body, headers=sent, params=named)
         check_answer(response)
         return response
 
-    def _auth(self, by: str | None) -> dict[str, str]:
+    def credentials(self, by: str | None) -> dict[str, str]:
         if by is None:
             return {}
         name = "X-Admin-API-Key" if by == ADMIN else "X-Cycles-API-Key"

@@ -9,7 +9,7 @@ from domain.budget.queries import WORDS_MAX
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput, Refusal
 from domain.shapes import Shape
-from server.rest.cycles.admin.reading import lenient_list_of, search_of
+from server.rest.cycles.admin.reading import lenient_list_of, search_of, trace_id_of
 from server.rest.cycles.answers import Document, show_amount
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.listings import page
@@ -77,7 +77,7 @@ def _audit_query(query: Query) -> AuditQuery:
         resource_types=query.words("resource_type", most=WORDS_MAX) or None,
         resource_id=query.text("resource_id"),
         request_id=query.text("request_id"),
-        trace_id=query.text("trace_id"),
+        trace_id=trace_id_of(query),
         error_codes=query.words("error_code", most=WORDS_MAX) or None,
         error_codes_excluded=query.words("error_code_exclude", most=WORDS_MAX),
         status_least=least,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Any
 
 from domain.budget.envelopes import CATEGORIES, PUBLISHED_TYPES, envelope
 from domain.budget.queries import EventQuery, EventSort, Window
 from domain.outcomes import InvalidInput, NotFound, Refusal
 from domain.shapes import Shape
-from server.rest.cycles.admin.reading import list_of, search_of
+from server.rest.cycles.admin.reading import list_of, search_of, trace_id_of
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.failures import ErrorCode, Failure
 from server.rest.cycles.listings import page
 from server.rest.cycles.query import Query
-
-_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 async def list_own(exchange: Exchange) -> Answer:
@@ -27,13 +24,10 @@ async def list_own(exchange: Exchange) -> Answer:
 
 async def list_all(exchange: Exchange) -> Answer:
     query = exchange.query()
-    trace_id = query.text("trace_id")
-    if trace_id is not None and not _TRACE_ID.fullmatch(trace_id):
-        raise _refused("trace_id", "trace_id has 32 lower-case hexadecimal digits")
     wanted = EventQuery(
         **_common(query),
         tenant_id=query.text("tenant_id"),
-        trace_id=trace_id,
+        trace_id=trace_id_of(query),
         request_id=query.text("request_id"),
         search=search_of(query),
         sort_by=query.choice("sort_by", EventSort, folds=True) or EventSort.TIMESTAMP,
@@ -62,19 +56,12 @@ def _common(query: Query) -> dict[str, Any]:
     """The filters of both lists. Raises `Shape`."""
     scope = query.text("scope")
     return {
-        "event_type": _word(query, "event_type", PUBLISHED_TYPES),
-        "category": _word(query, "category", CATEGORIES),
+        "event_type": query.word("event_type", PUBLISHED_TYPES),
+        "category": query.word("category", CATEGORIES),
         "scope": None if scope is None else scope.lower(),
         "correlation_id": query.text("correlation_id"),
         "occurred": Window(*query.window("from", "to")),
     }
-
-
-def _word(query: Query, name: str, known: frozenset[str] | tuple[str, ...]) -> str | None:
-    value = query.text(name)
-    if value is not None and value not in known:
-        raise _refused(name, f"{name} must be one of {', '.join(sorted(known))}")
-    return value
 
 
 def _refused(field: str, message: str) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from domain.amounts import INT64_MAX, INT64_MIN, Unit
@@ -16,6 +17,7 @@ from server.rest.cycles.query import Query
 PAGE_MAX: Final = 100
 SEARCH_MAX: Final = 128
 _TENANT: Final = "tenant:"
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def list_of(query: Query) -> dict[str, Any]:
@@ -32,6 +34,14 @@ def lenient_list_of(query: Query) -> dict[str, Any]:
 
 def search_of(query: Query) -> str | None:
     return query.text("search", most=SEARCH_MAX)
+
+
+def trace_id_of(query: Query) -> str | None:
+    """Raises `Shape`."""
+    trace_id = query.text("trace_id")
+    if trace_id is not None and not _TRACE_ID.fullmatch(trace_id):
+        raise _refused("trace_id", "malformed", "trace_id has 32 lower-case hexadecimal digits")
+    return trace_id
 
 
 def named_budget(query: Query) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from domain.outcomes import Accepted, Conflict, InvalidInput
-from domain.shapes import Shape
+from domain.shapes import Shape, check_known
 from domain.webhooks.queries import WebhookQuery
+from domain.webhooks.selectors import KNOWN_TYPES
 from server.rest.cycles.answers import Document
 from server.rest.cycles.exchange import Answer, Exchange, Reply
 from server.rest.cycles.failures import ErrorCode, Failure
@@ -19,6 +20,8 @@ async def act(exchange: Exchange) -> Answer:
     chosen = body.filter
     if chosen == BulkFilter():
         raise Shape(InvalidInput(field="filter", reason="missing", message="the filter needs at least one property"))
+    if chosen.event_type is not None:
+        check_known((chosen.event_type,), "filter.event_type", sorted(KNOWN_TYPES))
     outcome = await exchange.runtime.webhook_bulk.act(
         exchange.caller,
         action=BulkAction(body.action),

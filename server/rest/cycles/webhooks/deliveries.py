@@ -50,7 +50,7 @@ async def test(exchange: Exchange) -> Answer:
 
 
 async def replay(exchange: Exchange) -> Answer:
-    body = await exchange.body(ReplayBody, optional=True)
+    body = await exchange.body(ReplayBody)
     outcome = await exchange.runtime.webhook_replays.replay(
         exchange.caller,
         webhook_id=exchange.path("subscription_id"),

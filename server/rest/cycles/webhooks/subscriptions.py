@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from domain.outcomes import Accepted, InvalidInput, Refusal
 from domain.webhooks.queries import WebhookQuery, WebhookSort
-from domain.webhooks.selectors import SYSTEM
+from domain.webhooks.selectors import KNOWN_TYPES, SYSTEM
 from domain.webhooks.subscriptions import Status, Subscription
 from server.rest.cycles.admin.reading import list_of, search_of
 from server.rest.cycles.exchange import Answer, Exchange, Reply
@@ -58,7 +58,7 @@ async def list_all(exchange: Exchange) -> Answer:
     query = exchange.query()
     wanted = WebhookQuery(
         status=query.choice("status", Status),
-        event_type=query.text("event_type"),
+        event_type=query.word("event_type", KNOWN_TYPES),
         search=search_of(query),
         sort_by=query.choice("sort_by", WebhookSort, folds=True) or WebhookSort.CREATED_AT,
         descending=query.is_descending(),
