@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.bench.harness import Variant, compare
+from tests.bench.harness import Variant, compare, once
 from tests.bench.place import Place
 from tests.bench.processors import Processors
 from tests.bench.report import Report
@@ -27,17 +27,23 @@ class Bench:
     options: Options
     report: Report
 
-    def processors(self, python_pid: int | None = None) -> Processors:
-        """Of this process, or of a server that it started; and of the PostgreSQL."""
-        return Processors(python_pid=python_pid or os.getpid(), postmaster_pid=self.place.postmaster_pid)
+    def processors(self, *python_pids: int) -> Processors:
+        """Of this process, or of servers that it started; and of the PostgreSQL."""
+        return Processors(python_pids=python_pids or (os.getpid(),), postmaster_pid=self.place.postmaster_pid)
 
     def clients(self, *usual: int) -> tuple[int, ...]:
         return self.options.clients or usual
 
     async def compare(
-        self, title: str, variants: Sequence[Variant], *, clients: int, goal: float | None = None
+        self,
+        title: str,
+        variants: Sequence[Variant],
+        *,
+        clients: int,
+        goal: float | None = None,
+        times: Callable[[Variant], int] = once,
     ) -> None:
-        """Measure, print, keep. Ours comes first."""
+        """Measure, print, keep. Ours comes first. `times`: how many times the clients a variant has."""
         comparison, complaints = await compare(
             title,
             variants,
@@ -45,6 +51,7 @@ class Bench:
             seconds=self.options.seconds,
             repetitions=self.options.repetitions,
             goal=goal,
+            times=times,
         )
         self.report.add(comparison)
         self.report.complain(complaints)

@@ -1,6 +1,6 @@
 """Measure throughput, latency and CPU time against baselines, on a durable PostgreSQL of its own.
 
-run.py [core] [budgets] [growth] [http] [--quick] [--seconds S] [--repetitions N] [--clients 1,32] [--json FILE]
+run.py [BENCH …] [--quick] [--seconds S] [--repetitions N] [--clients 1,32] [--json FILE]
        [--chart FILE]
 
 Exits with 1 when the books were wrong after any window, or a call failed. What is slow fails nothing: the machine may be
@@ -29,6 +29,7 @@ BENCHES: Final = {
     "growth": "tests.bench.growth",
     "http": "tests.bench.http_edge",
     "fanout": "tests.bench.fanout",
+    "nodes": "tests.bench.nodes",
 }
 REPETITIONS: Final = 5
 SECONDS: Final = 2.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Protocol
@@ -141,6 +141,11 @@ async def _client(variant: Variant, number: int, until: float, window: Window) -
         now = answered
 
 
+def once(_: Variant) -> int:
+    """Every variant has the same number of clients."""
+    return 1
+
+
 async def compare(
     title: str,
     variants: Sequence[Variant],
@@ -149,6 +154,7 @@ async def compare(
     seconds: float,
     repetitions: int,
     goal: float | None = None,
+    times: Callable[[Variant], int] = once,
 ) -> tuple[Comparison, list[str]]:
     """The comparison, and what went wrong. The variants take turns at being first."""
     complaints: list[str] = []
@@ -157,7 +163,7 @@ async def compare(
         turn = repetition % len(variants)
         for variant in (*variants[turn:], *variants[:turn]):
             length = seconds if repetition >= 0 else min(WARM_UP_SECONDS, seconds)
-            window = await measure(variant, clients=clients, seconds=length)
+            window = await measure(variant, clients=clients * times(variant), seconds=length)
             wrong = [*window.faults[:3], *await variant.check()]
             complaints.extend(f"{title}, {clients} clients, {variant.name}: {text}" for text in wrong)
             if repetition >= 0:

@@ -16,7 +16,7 @@ import msgspec
 from storage.database import Connection, connect
 from tests.bench import earmark, naive
 from tests.bench.bench import Bench
-from tests.bench.demand import ROOT, Demand, Shape
+from tests.bench.demand import ROOT, Demand, GrantRequest, Shape
 from tests.bench.naive_app import PATH
 from tests.bench.serving import ROOT_KEY, KeepAlive, Served, served_earmark, served_naive
 
@@ -54,21 +54,25 @@ class Rest:
 
     name = ""
 
-    def __init__(self, bench: Bench, url: str, served: Served) -> None:
-        self.processors = bench.processors(served.process.pid)
+    def __init__(self, bench: Bench, url: str, *served: Served, shape: Shape = SHAPE) -> None:
+        self.processors = bench.processors(*(each.process.pid for each in served))
         self._url = url
         self._served = served
-        self._demand = Demand(SHAPE)
+        self._demand = Demand(shape)
         self._connections: dict[int, KeepAlive] = {}
 
     async def prepare(self) -> None:
         raise NotImplementedError
 
     async def call(self, client: int) -> bool:
+        return await self._ask(client, self._demand.next())
+
+    async def _ask(self, client: int, request: GrantRequest) -> bool:
+        """Of the server that is the client's."""
         connection = self._connections.get(client)
         if connection is None:
-            connection = self._connections[client] = await KeepAlive.open(self._served.port)
-        request = self._demand.next()
+            served = self._served[client % len(self._served)]
+            connection = self._connections[client] = await KeepAlive.open(served.port)
         status, answer = await connection.post(PATH, msgspec.json.encode(_body(request)), key=ROOT_KEY)
         if status == 200:
             self._demand.made(request, msgspec.json.decode(answer)["grantId"])

@@ -1,8 +1,9 @@
-"""CPU time of a Python process and of a whole PostgreSQL: what barely moves when the machine is shared."""
+"""CPU time of Python processes and of a whole PostgreSQL: what barely moves when the machine is shared."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import psutil
@@ -18,12 +19,12 @@ class CpuSeconds(NamedTuple):
 class Processors:
     """Reads both. The postmaster counts with its living children and with those that it has seen end."""
 
-    def __init__(self, *, python_pid: int, postmaster_pid: int) -> None:
-        self._python = psutil.Process(python_pid)
+    def __init__(self, *, python_pids: Sequence[int], postmaster_pid: int) -> None:
+        self._pythons = [psutil.Process(pid) for pid in python_pids]
         self._postmaster = psutil.Process(postmaster_pid)
 
     def read(self) -> CpuSeconds:
-        return CpuSeconds(_own_seconds(self._python), self._postgres_seconds())
+        return CpuSeconds(sum(map(_own_seconds, self._pythons)), self._postgres_seconds())
 
     def _postgres_seconds(self) -> float:
         times = self._postmaster.cpu_times()
