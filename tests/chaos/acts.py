@@ -22,6 +22,7 @@ from tests.chaos.disk import SmallDisk, fill_the_disk, small_disk, tablespace_on
 from tests.chaos.flood import flood
 from tests.chaos.kills import kill_nodes, kill_the_database
 from tests.chaos.poison import poison
+from tests.chaos.rolling import restart_one_after_another
 from tests.chaos.scene import Log, Scene
 from tests.cutting import CuttingWire
 from tests.databases import address_of
@@ -49,6 +50,7 @@ class Act:
 
 ACTS: Final = (
     Act("killed-node", kill_nodes),
+    Act("rolling-restart", restart_one_after_another),
     Act("vanishing-clients", vanish),
     Act("deadlines", be_in_a_hurry),
     Act("poison", poison),

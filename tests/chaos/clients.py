@@ -93,7 +93,7 @@ async def do_not_read(scene: Scene) -> None:
     """One subscriber reads, one does not: that costs the node little and the other one nothing, and it can resume."""
     server = scene.stage.servers[0]
     before_mb = psutil.Process(server.pid).memory_info().rss >> 20
-    async with _subscribed(scene, after=None) as silent:
+    async with subscribed(scene, after=None) as silent:
         seen: list[Event] = []
         reader = asyncio.create_task(_follow(scene, seen, wanted=GRANTS))
         async with scene.loaded(clients=2):
@@ -103,7 +103,7 @@ async def do_not_read(scene: Scene) -> None:
         grown_mb = (psutil.Process(server.pid).memory_info().rss >> 20) - before_mb
         assert _numbers(seen) == sorted(set(_numbers(seen))), "each once and in order"
         late: list[Event] = []
-        await asyncio.wait_for(_read(silent, late, wanted=None), SILENT_WITHIN_S)  # until it is ended
+        await asyncio.wait_for(read_events(silent, late, wanted=None), SILENT_WITHIN_S)  # until it is ended
     ended_after = len(late)
     await asyncio.wait_for(_follow(scene, late, wanted=len(seen)), SILENT_WITHIN_S)
     scene.say(
@@ -119,13 +119,19 @@ def _numbers(events: list[Event]) -> list[int]:
 
 
 @asynccontextmanager
-async def _subscribed(scene: Scene, *, after: str | None) -> AsyncIterator[ClientConnection]:
+async def subscribed(
+    scene: Scene, *, after: str | None, node: int = 0, query: str = SUBSCRIPTION
+) -> AsyncIterator[ClientConnection]:
     """A subscriber to every tenant's grants, with little room for what it has not read."""
-    address = urlsplit(scene.stage.servers[0].address)
+    address = urlsplit(scene.stage.servers[node].address)
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
     listener.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(listener, (address.hostname, address.port))
+    try:
+        await asyncio.get_running_loop().sock_connect(listener, (address.hostname, address.port))
+    except OSError:
+        listener.close()
+        raise
     async with connect(
         f"ws://{address.netloc}/graphql",
         sock=listener,
@@ -136,7 +142,7 @@ async def _subscribed(scene: Scene, *, after: str | None) -> AsyncIterator[Clien
     ) as connection:
         await _say(connection, type="connection_init", payload={"apiKey": scene.stage.root_key})
         assert json.loads(await connection.recv())["type"] == "connection_ack"
-        payload = {"query": SUBSCRIPTION, "variables": {"after": after}}
+        payload = {"query": query, "variables": {"after": after}}
         await _say(connection, type="subscribe", id="1", payload=payload)
         yield connection
 
@@ -148,11 +154,11 @@ async def _say(connection: ClientConnection, **message: Any) -> None:
 async def _follow(scene: Scene, seen: list[Event], *, wanted: int) -> None:
     """As a client does that wants everything: whenever it is ended, it resumes after what it saw."""
     while len(seen) < wanted:
-        async with _subscribed(scene, after=seen[-1]["cursor"] if seen else None) as connection:
-            await _read(connection, seen, wanted=wanted)
+        async with subscribed(scene, after=seen[-1]["cursor"] if seen else None) as connection:
+            await read_events(connection, seen, wanted=wanted)
 
 
-async def _read(connection: ClientConnection, seen: list[Event], *, wanted: int | None) -> None:
+async def read_events(connection: ClientConnection, seen: list[Event], *, wanted: int | None) -> None:
     """Until so many events were read, or the server ends it."""
     with suppress(ConnectionClosed):
         while wanted is None or len(seen) < wanted:
