@@ -31,6 +31,7 @@ def options_of(settings: Settings) -> RuntimeOptions:
         event_days=settings.event_days,
         answer_days=settings.answer_days,
         audit_days=settings.audit_days,
+        evidence_days=settings.evidence_days,
         delivery_days=settings.delivery_days,
         runs_jobs=settings.jobs,
         evidence_server_id=settings.evidence_server_id,

@@ -85,6 +85,7 @@ class Settings:
     event_days: int = field(default=30, metadata=_about("how long events are kept for subscribers to resume"))
     answer_days: int = field(default=30, metadata=_about("how long idempotency keys of requests are remembered"))
     audit_days: int = field(default=400, metadata=_about("how long the audit log is kept"))
+    evidence_days: int = field(default=400, metadata=_about("how long signed evidence can be fetched"))
     delivery_days: int = field(default=14, metadata=_about("how long it is kept what became of webhooks' deliveries"))
     secret_key_former: str | None = field(
         default=None,
@@ -248,6 +249,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "event_days": _integer(7, 3_650),
     "answer_days": _integer(1, 3_650),
     "audit_days": _integer(1, 36_500),
+    "evidence_days": _integer(30, 36_500),
     "log_format": _one_of("auto", "json", "text"),
     "log_level": _one_of("debug", "info", "warning", "error"),
     "jobs": _switch,

@@ -1,5 +1,5 @@
-"""Retention: events, webhooks' deliveries, remembered answers and the audit log are removed when they are old. Nothing else
-ever is."""
+"""Retention: events, webhooks' deliveries, remembered answers, signed evidence and the audit log are removed when they are
+old. Nothing else ever is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from storage.attempts import expire_attempts
 from storage.budget.answers import forget_answers as forget_budget_answers
 from storage.budget.audit_log import expire_entries
 from storage.budget.bulk import forget_runs
+from storage.budget.evidence import expire_evidence
 from storage.database import Database, read_clock
 from storage.events import expire_events, page_streams
 from storage.replay import forget_answers
@@ -31,6 +32,8 @@ AUDIT_DAYS: Final = 400
 """A year that is to be accounted for, and time to do it."""
 UNKNOWN_DAYS: Final = 30
 """Who had no valid key and tried: of use as long as somebody looks into it."""
+EVIDENCE_DAYS: Final = 400
+"""As long as the log of what it is evidence of. The keys that signed stay: somebody may have kept a copy."""
 DELIVERY_DAYS: Final = 14
 """What became of webhooks' deliveries: for looking into what went wrong lately."""
 ATTEMPTS_MS: Final = 3 * DAY_MS
@@ -54,6 +57,7 @@ class RetentionJob:
         event_days: int = EVENT_DAYS,
         answer_days: int = ANSWER_DAYS,
         audit_days: int = AUDIT_DAYS,
+        evidence_days: int = EVIDENCE_DAYS,
         delivery_days: int = DELIVERY_DAYS,
     ) -> None:
         if event_days < EVENT_DAYS_LEAST:
@@ -63,6 +67,7 @@ class RetentionJob:
         self._event_ms = event_days * DAY_MS
         self._answer_ms = answer_days * DAY_MS
         self._audit_ms = audit_days * DAY_MS
+        self._evidence_ms = evidence_days * DAY_MS
         self._delivery_ms = delivery_days * DAY_MS
 
     async def run_once(self) -> Ran:
@@ -79,8 +84,10 @@ class RetentionJob:
         unknown_ms = min(UNKNOWN_DAYS * DAY_MS, self._audit_ms)
         entries += await self._remove(partial(expire_entries, before=now - unknown_ms, tenant_id=UNKNOWN_TENANT))
         await self._remove(partial(expire_attempts, before=now - ATTEMPTS_MS))
+        evidence = await self._remove(partial(expire_evidence, before=now - self._evidence_ms))
         deliveries = await self._expire_deliveries(now)
-        return Ran(counts={"streams": streams, "answers": answers, "audit": entries, "deliveries": deliveries})
+        counts = {"streams": streams, "answers": answers, "audit": entries, "evidence": evidence}
+        return Ran(counts={**counts, "deliveries": deliveries})
 
     async def _expire_events(self, *, before: int) -> int:
         """How many streams had something to remove."""

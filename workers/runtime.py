@@ -115,6 +115,7 @@ class RuntimeOptions:
     event_days: int = 30
     answer_days: int = 30
     audit_days: int = 400
+    evidence_days: int = 400
     delivery_days: int = 14
     runs_jobs: bool = True
     evidence_server_id: str | None = None
@@ -249,6 +250,7 @@ class Runtime:
             event_days=self.options.event_days,
             answer_days=self.options.answer_days,
             audit_days=self.options.audit_days,
+            evidence_days=self.options.evidence_days,
             delivery_days=self.options.delivery_days,
         )
         announcer = Announcer(self.ids)

@@ -70,7 +70,9 @@ TABLE: Final = (
     Entry(name=ATTEMPTS, every_ms=2 * SECOND_MS, purpose="write down which API keys were refused, and tell of it"),
     Entry(name=LATENCY, every_ms=MINUTE_MS, purpose="tell of turns that have become slow"),
     Entry(
-        name=RETENTION, every_ms=HOUR_MS, purpose="remove events, deliveries, answers and audit entries that are old"
+        name=RETENTION,
+        every_ms=HOUR_MS,
+        purpose="remove events, deliveries, answers, evidence and audit entries that are old",
     ),
 )
 JOB_NAMES: Final = tuple(entry.name for entry in TABLE)

@@ -1,6 +1,6 @@
-"""Evidence (`budget_evidence`, `budget_evidence_of`, `evidence_key`): envelopes for good, and what they belong to.
+"""Evidence (`budget_evidence`, `budget_evidence_of`, `evidence_key`): envelopes, and what they belong to.
 
-Written by the attester only. What ties one to a remembered answer goes with that answer.
+Written by the attester only; retention removes what is old. What ties one to a remembered answer goes with that answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.replay import RequestKey
-from storage.database import AnyConnection
+from storage.database import AnyConnection, affected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,22 @@ async def evidence_of_reservations(
     for row in await connection.fetch(_OF_RESERVATIONS, tenant_id, list(reservation_ids)):
         found.setdefault(row["reservation_id"], {})[row["artifact"]] = row["evidence_id"]
     return found
+
+
+_EXPIRE: Final = """
+delete from budget_evidence where (tenant_id, evidence_id) in (
+    select e.tenant_id, e.evidence_id from budget_evidence e
+    where e.issued_at < $1 and not exists (
+        select 1 from budget_evidence_of o where o.tenant_id = e.tenant_id and o.evidence_id = e.evidence_id
+    )
+    order by e.issued_at limit $2
+)
+"""
+
+
+async def expire_evidence(connection: AnyConnection, *, before: int, limit: int) -> int:
+    """Remove up to `limit` envelopes from before an instant, but none that a remembered answer refers to. How many."""
+    return affected(await connection.execute(_EXPIRE, before, limit))
 
 
 _MARK: Final = """

@@ -14,6 +14,7 @@ import pytest
 import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from domain.terms import DAY_MS
 from server.rest.cycles.throttle import PUBLIC_A_MINUTE
 from tests.conftest import MakeDatabase
 from tests.edges.cycles.contract import judge_envelope
@@ -34,6 +35,7 @@ from tests.edges.cycles.world import (
 )
 from workers.budget.evidence import RETIRED_AFTER_MS, VALID_AFTER_USE_MS
 from workers.recent import RECENT_MS
+from workers.retention import RetentionJob
 
 SERVER = "https://cycles.example.com/v1"
 SEED = b"a signing key for tests, 32 bytes"[:32]
@@ -269,6 +271,26 @@ async def test_evidence_is_anybodys_who_has_its_id(world: World) -> None:
     ):
         assert refused(await world.get(f"/v1/evidence/{evidence_id}", by=None, headers=bogus)) == expected
     assert ok(await world.get(JWKS, by=None, headers=bogus))["keys"]
+
+
+async def test_old_evidence_goes_when_no_answer_refers_to_it_any_more(world: World) -> None:
+    job = RetentionJob(world.node.database, world.clock, evidence_days=1)
+    answer = ok(await world.reserve(5, idempotency_key="first"))
+    ok(await world.decide(5_000))
+    refused(await world.reserve(5_000))
+    world.clock.advance(DAY_MS)
+    assert (await job.run_once()).counts["evidence"] == 0, "not a moment before"
+    world.clock.advance(1)
+    assert (await job.run_once()).counts["evidence"] == 1, "no answer is remembered that was an error"
+    assert ok(await world.reserve(5, idempotency_key="first"))["cycles_evidence"] == answer["cycles_evidence"]
+    await fetched(world, answer)
+    world.clock.advance(30 * DAY_MS)
+    assert (await job.run_once()).counts["evidence"] == 2
+    gone = await world.get(f"/v1/evidence/{answer['cycles_evidence']['evidence_id']}", by=None)
+    assert refused(gone) == (404, "NOT_FOUND")
+    (row,) = ok(await world.get("/v1/reservations", include="evidence"))["reservations"]
+    assert "evidence" not in row, "nobody is sent where there is nothing"
+    assert len(ok(await world.get(JWKS, by=None))["keys"]) == 1, "copies can be checked"
 
 
 async def test_what_anybody_may_fetch_is_limited_an_address(world: World) -> None:
