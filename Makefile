@@ -16,6 +16,7 @@ export EARMARK_TEST_CYCLES_SPEC ?= $(abspath $(firstword $(wildcard ../*/referen
 # Two workers: the suite is bound by one PostgreSQL and a few event loops, more workers only wait for each other.
 TEST_WORKERS ?= 2
 TEST_ARGS ?=
+SOAK_ARGS ?=
 
 # Stamps carry a checksum of what they were made from, so a checkout that changes a lock changes the stamp's name too,
 # whatever the files' times say.
@@ -109,6 +110,9 @@ chaos: dev ## Kill, cut, fill and flood a loaded installation, and audit it afte
 FUZZ ?= 1000
 fuzz: dev ## Ask the GraphQL schema that many random queries and mutations, with arguments that partly exist (FUZZ=5000)
 	@EARMARK_TEST_OPERATIONS=$(FUZZ) $(BIN)/python -m pytest -q tests/schema/test_fuzz.py
+
+soak: dev ## One server with everything in memory, for an hour (SOAK_ARGS="--minutes 6" for less)
+	@$(BIN)/python tests/bench/soak.py $(SOAK_ARGS)
 
 lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

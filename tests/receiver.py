@@ -47,7 +47,8 @@ Answer = int | bytes | Callable[[Got], Awaitable[int | bytes]]
 
 @dataclass
 class Receiver:
-    """`answers` are given one after another; then `usually`. Bytes are sent as they are, and then the end."""
+    """`answers` are given one after another; then `usually`. Bytes are sent as they are. Then the connection ends, unless
+    it `keeps_alive`."""
 
     scheme: str = "http"
     host: str = "127.0.0.1"
@@ -55,6 +56,9 @@ class Receiver:
     usually: Answer = 200
     answers: list[Answer] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
+    keeps_alive: bool = False
+    connections: int = 0
+    open_connections: int = 0
     under_way: int = 0
     under_way_most: int = 0
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,24 +83,33 @@ class Receiver:
         return self.got[:count]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open_connections += 1
         try:
-            got = await _read(reader)
-            if got is None:
-                return
-            self.under_way += 1
-            self.under_way_most = max(self.under_way_most, self.under_way)
-            self.got.append(got)
-            self._arrived.set()
-            answer = self.answers.pop(0) if self.answers else self.usually
-            try:
-                said = await answer(got) if callable(answer) else answer
-            finally:
-                self.under_way -= 1
-            writer.write(said if isinstance(said, bytes) else _response(said))
-            with suppress(ConnectionError):
-                await writer.drain()
+            while await self._serve_one(reader, writer) and self.keeps_alive:
+                pass
         finally:
+            self.open_connections -= 1
             writer.close()
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """False when nothing more is asked."""
+        got = await _read(reader)
+        if got is None:
+            return False
+        self.under_way += 1
+        self.under_way_most = max(self.under_way_most, self.under_way)
+        self.got.append(got)
+        self._arrived.set()
+        answer = self.answers.pop(0) if self.answers else self.usually
+        try:
+            said = await answer(got) if callable(answer) else answer
+        finally:
+            self.under_way -= 1
+        writer.write(said if isinstance(said, bytes) else _response(said))
+        with suppress(ConnectionError):
+            await writer.drain()
+        return True
 
 
 async def _read(reader: asyncio.StreamReader) -> Got | None:

@@ -231,14 +231,16 @@ class Runtime:
             told=self._streams_have_grown,
             changed=self._webhooks_have_changed,
         )
-        sender = Sender(self._addresses.resolve, within_s=options.webhook_within_s, ca_file=options.webhook_ca_file)
+        self._sender = Sender(
+            self._addresses.resolve, within_s=options.webhook_within_s, ca_file=options.webhook_ca_file
+        )
         self.webhooks = WebhookDesk(tools)
-        self.webhook_probes = ProbeDesk(tools, sender)
+        self.webhook_probes = ProbeDesk(tools, self._sender)
         self.webhook_replays = ReplayDesk(tools)
         self.webhook_bulk = WebhookBulkDesk(tools)
         self.webhook_reads = WebhookReads(self.budget_asker)
         self.webhook_closing = ClosingDesk(tools)
-        self.courier = Courier(self.database, self.clock, self.supervisor, tools, sender)
+        self.courier = Courier(self.database, self.clock, self.supervisor, tools, self._sender)
 
     def _jobs(self) -> None:
         boundaries, meter = BoundaryJob(self.asker), MeterJob(self.asker)
@@ -328,6 +330,7 @@ class Runtime:
         await self.relay.flush(give_up=True)
         await self.supervisor.stop()
         self._addresses.close()
+        self._sender.close()
 
     def _committed(self, result: TurnResult) -> None:
         self._wake_relay(Outbox.CAPACITY, result)

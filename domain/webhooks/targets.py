@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -136,6 +137,7 @@ def refuse_addresses(addresses: Iterable[Address], security: Security) -> Webhoo
     return None
 
 
+@lru_cache(maxsize=8)
 def blocked_networks(security: Security) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in security.blocked_cidr_ranges)
 

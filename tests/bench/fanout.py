@@ -38,7 +38,7 @@ WITHIN_S: Final = 120.0
 POLL_S: Final = 0.005
 PERCENTILES: Final = 20
 
-_APPEND: Final = """
+APPEND: Final = """
 select event_append((
     select json_agg(json_build_object(
         'event_id', 'evt_' || $1 || '_' || n, 'tenant_id', $2::text, 'type', 'reservation-grant.created',
@@ -95,7 +95,7 @@ async def _window(
     before = [listener.count for listener in listeners]
     wanted = events * len(listeners)
     cpu, began = processors.read(), time.perf_counter()
-    await connection.execute(_APPEND, name, "tenant", events)
+    await connection.execute(APPEND, name, "tenant", events)
     await _until(lambda: sum(listener.count for listener in listeners) - sum(before) >= wanted)
     took, used = time.perf_counter() - began, processors.read().python - cpu.python
     wrong = [listener for listener, count in zip(listeners, before, strict=True) if listener.count - count != events]
@@ -119,7 +119,7 @@ async def _steady(bench: Bench, served: Served, connection: Connection) -> None:
         await asyncio.sleep(max(0.0, began + number / STEADY_RATE - time.perf_counter()))
         tenant = tenants[number % STEADY_TENANTS]
         appended[tenant].append(time.perf_counter())
-        await connection.execute(_APPEND, f"steady{number}", tenant, 1)
+        await connection.execute(APPEND, f"steady{number}", tenant, 1)
     each = {tenant: len(times) for tenant, times in appended.items()}
     wanted = sum(each[tenants[number % STEADY_TENANTS]] for number in range(STEADY_SUBSCRIBERS))
     await _until(lambda: sum(listener.count for listener in listeners) >= wanted)

@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import time
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 _NEXT: Final = b'"type":"next"'
 _ACKNOWLEDGED: Final = b'"type":"connection_ack"'
@@ -31,18 +31,22 @@ class Listener(asyncio.Protocol):
         self._kept = b""
 
     @classmethod
-    async def open(cls, port: int, key: str) -> Listener:
+    async def open(cls, port: int, key: str) -> Self:
         _, listener = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
+        await listener.greet(key)
+        return listener
+
+    async def greet(self, key: str) -> None:
+        """Become a WebSocket, and say who it is."""
         token = base64.b64encode(os.urandom(16)).decode()
-        listener._write(
+        self._write(
             f"GET /graphql HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {token}\r\nSec-WebSocket-Version: 13\r\n"
             f"Sec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n".encode()
         )
-        await listener.upgraded
-        listener.say({"type": "connection_init", "payload": {"apiKey": key}})
-        await listener.acknowledged
-        return listener
+        await self.upgraded
+        self.say({"type": "connection_init", "payload": {"apiKey": key}})
+        await self.acknowledged
 
     def subscribe(self, name: str, document: str, **variables: Any) -> None:
         self.say({"id": name, "type": "subscribe", "payload": {"query": document, "variables": variables}})

@@ -41,7 +41,10 @@ BUDGETS_WHOLE: Final = 1_000
 SCOPES_MAX: Final = 10_000
 """Scopes that a larger tenant's books may cover before they are read anew."""
 HOLDS_MAX: Final = 20_000
-"""Reservations in memory before the settled ones are dropped, and if that does not help, all: about a kilobyte each."""
+"""Reservations in memory beyond which a tenant's books are dropped: about two kilobytes each."""
+SETTLED_MAX: Final = 32
+"""Settled ones beside as many as are active: only a late retry asks about them, and there may be thousands of tenants. Dropping
+them costs a look at every active one, so it waits until there are as many of each."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class TenantBooks:
     scopes: set[str] = field(default_factory=set)
     """Whose budgets are all in `state`, where not all budgets are."""
     is_new: bool = False
-    trim_at: int = HOLDS_MAX // 4
+    trim_at: int = SETTLED_MAX
 
     @classmethod
     def of(cls, head: Head, state: BudgetState) -> TenantBooks:
@@ -110,7 +113,7 @@ class TenantBooks:
         state.foreign_reservations.clear()
         if len(state.reservations) > self.trim_at:
             state.forget_settled(answered_before=0)
-            self.trim_at = max(2 * len(state.reservations), HOLDS_MAX // 4)
+            self.trim_at = 2 * len(state.reservations) + SETTLED_MAX
         return len(state.reservations) <= HOLDS_MAX and len(self.scopes) <= SCOPES_MAX
 
 

@@ -2,13 +2,12 @@
 
 The host is looked up once for each request. All of its addresses must be allowed, and the connection goes to one of
 these very addresses, with the host's name in the TLS handshake and in the Host header: a name that resolves otherwise a
-moment later (DNS rebinding) changes nothing.
+moment later (DNS rebinding) changes nothing. A connection that is kept from before is used on the same terms.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -27,20 +26,17 @@ from domain.webhooks.targets import (
     Target,
     blocked_networks,
     is_blocked,
-    read_address,
     refuse_addresses,
 )
 from workers import measures
 from workers.webhooks.addresses import Resolve
+from workers.webhooks.lines import CutOffError, Line, Lines
 
 CONNECT_WITHIN_S: Final = 5.0
 ANSWER_WITHIN_S: Final = 30.0
 """The whole request, from the look-up on."""
-HEAD_MAX: Final = 16_384
-"""Bytes of an answer's status and headers."""
 PER_HOST_MAX: Final = 8
 """Requests that one host gets at a time from this node: however many subscriptions a dead one has, it holds up no more."""
-GOODBYE_S: Final = 1.0
 
 AGENT: Final = f"earmark/{version('earmark')}"
 
@@ -65,6 +61,7 @@ class Sender:
         self.within_s = within_s
         self._tls = None if ca_file is None else _trusting(ca_file)
         self._doors: dict[str, _Door] = {}
+        self._lines = Lines()
 
     async def send(
         self, target: Target, headers: Sequence[tuple[str, str]], body: bytes, *, security: Security
@@ -72,8 +69,10 @@ class Sender:
         """What came of it. Only being cancelled is raised: whatever a receiver does is an answer."""
         async with self._door(target.host):
             started = time.monotonic()
-            status, error = await self._attempt(target, headers, body, security)
+            status, error, line = await self._attempt(target, headers, body, security)
             took_ms = round((time.monotonic() - started) * 1_000)
+            if line is not None and not (await line.is_free_again() and self._lines.keep(target, line)):
+                await line.close()
         if error is None and status is not None and not 200 <= status < 300:
             error = f"the receiver answered {status}"
             if 300 <= status < 400:
@@ -83,26 +82,33 @@ class Sender:
         measures.WEBHOOK_SECONDS.observe(took_ms / 1_000)
         return attempt
 
+    def close(self) -> None:
+        """What is kept is not needed any more."""
+        self._lines.close()
+
     async def _attempt(
         self, target: Target, headers: Sequence[tuple[str, str]], body: bytes, security: Security
-    ) -> tuple[int | None, str | None]:
-        """(status, why there is none)."""
+    ) -> tuple[int | None, str | None, Line | None]:
+        """(status, why there is none, the connection that it came over)."""
         try:
             async with asyncio.timeout(self.within_s):
                 addresses = await self._look_up(target, security)
-                return await self._exchange(target, addresses, headers, body, security), None
+                status, line = await self._exchange(target, addresses, headers, body, security)
+                return status, None, line
         except _NoAnswerError as error:
-            return None, str(error)
+            return None, str(error), None
         except TimeoutError:
-            return None, f"no answer within {self.within_s:g} s"
+            return None, f"no answer within {self.within_s:g} s", None
         except ssl.SSLCertVerificationError as error:
-            return None, f"the receiver's certificate is not valid: {error.verify_message}"
+            return None, f"the receiver's certificate is not valid: {error.verify_message}", None
         except ssl.SSLError:
-            return None, "the TLS handshake failed"
+            return None, "the TLS handshake failed", None
         except h11.RemoteProtocolError:
-            return None, "the receiver's answer is no HTTP"
+            return None, "the receiver's answer is no HTTP", None
+        except CutOffError as error:
+            return None, str(error), None
         except OSError:
-            return None, "the connection failed or was cut"
+            return None, "the connection failed or was cut", None
 
     async def _look_up(self, target: Target, security: Security) -> list[Address]:
         try:
@@ -122,25 +128,21 @@ class Sender:
         headers: Sequence[tuple[str, str]],
         body: bytes,
         security: Security,
-    ) -> int:
-        reader, writer = await self._connect(target, addresses)
-        try:
-            _check_peer(writer, security)
-            talk = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
-            all_headers = [("Host", target.authority), *headers, ("Connection", "close")]
-            request = h11.Request(method="POST", target=target.path, headers=all_headers)
-            for event in (request, h11.Data(data=body), h11.EndOfMessage()):
-                writer.write(talk.send(event) or b"")
-            await writer.drain()
-            return await _read_status(talk, reader)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):  # among them timeouts, and TLS that ends without a word
-                await asyncio.wait_for(writer.wait_closed(), GOODBYE_S)
+    ) -> tuple[int, Line]:
+        """Over a kept connection, if there is one. The other side may just have ended it: then over a new one, since
+        nobody has heard the request, or whoever did knows the event by its id."""
+        request = h11.Request(method="POST", target=target.path, headers=[("Host", target.authority), *headers])
+        line = self._lines.take(target, addresses)
+        if line is not None:
+            try:
+                return await _ask(line, request, body, security), line
+            except OSError as error:
+                if isinstance(error, TimeoutError):
+                    raise
+        line = await self._connect(target, addresses)
+        return await _ask(line, request, body, security), line
 
-    async def _connect(
-        self, target: Target, addresses: Sequence[Address]
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, target: Target, addresses: Sequence[Address]) -> Line:
         """To the first address that takes a connection. Raises what the last one did not take it for."""
         last: OSError = OSError("no address")
         tls = {"ssl": self._context(), "server_hostname": target.host} if target.is_secure else {}
@@ -148,7 +150,7 @@ class Sender:
             async with asyncio.timeout(CONNECT_WITHIN_S):
                 for address in addresses:
                     try:
-                        return await asyncio.open_connection(str(address), target.port, **tls)  # type: ignore[arg-type]
+                        return Line(*await asyncio.open_connection(str(address), target.port, **tls))  # type: ignore[arg-type]
                     except OSError as error:
                         last = error
         except TimeoutError:
@@ -181,23 +183,19 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-async def _read_status(talk: h11.Connection, reader: asyncio.StreamReader) -> int:
-    """Nothing else in an answer matters, so nothing else of it is read. Raises `_NoAnswerError`."""
-    while True:
-        event = talk.next_event()
-        if isinstance(event, h11.Response):
-            return event.status_code
-        if event is h11.NEED_DATA:
-            data = await reader.read(HEAD_MAX)
-            if not data:
-                raise _NoAnswerError("the connection was closed without an answer")
-            talk.receive_data(data)
+async def _ask(line: Line, request: h11.Request, body: bytes, security: Security) -> int:
+    """The status. A connection that fails is closed."""
+    try:
+        _check_peer(line, security)
+        return await line.ask(request, body)
+    except BaseException:
+        await line.close()
+        raise
 
 
-def _check_peer(writer: asyncio.StreamWriter, security: Security) -> None:
+def _check_peer(line: Line, security: Security) -> None:
     """The socket's own word on where it goes. Raises OSError."""
-    peer = writer.get_extra_info("peername")
-    address = read_address(str(peer[0]).partition("%")[0]) if peer else None
+    address = line.peer
     if address is None or is_blocked(address, blocked_networks(security)):
         raise OSError("connected to an address that is not allowed")
 
