@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from server.asgi import create_app
 from server.settings import Settings
-from tests.databases import new_home
 from tests.edges.world import served_app
 from tests.schema.world import ROOT_KEY, World, world_on
 
@@ -46,14 +44,6 @@ class Shop:
         """The ids of the tenant's grants."""
         found = await self.world.data("{ grants { nodes { id } } }", self.world.callers[TENANT])
         return [grant["id"] for grant in found["grants"]["nodes"]]
-
-
-@pytest.fixture
-def data_dir() -> Iterator[Path]:
-    """A place that PostgreSQL can reach."""
-    home = new_home()
-    yield home
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""README's tour, taken from its text and walked against a real `earmark demo`: each command, and what it prints.
+"""README's tour, taken from its text and walked against a real `earmark demo`: each command, and what it prints. Then the
+backup of docs/operations.md, made while it runs, restored beside it and audited.
 
 Blocks of `sh` are run one after another in one shell; the `text` after one is what it prints. Ids and instants are
 masked, nothing else. A block that begins with LEAVE_IT runs beside the others, as in a terminal of its own.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,11 +21,19 @@ from typing import Final
 import pytest
 from graphql import build_schema, parse, validate
 
+from server.demo.world import GRANTS
+from storage.budget.audit import find_breaches
+from storage.database import connect, read_clock
 from tests.capacity_world import eventually
+from tests.databases import new_home
 from tests.examples.programs import REPOSITORY, needed
+from tests.faults.load import with_admissions
 from tests.server.processes import WITHIN_S, started
+from tests.simulation.auditor import audit_all
+from tests.simulation.product_rows import export_rows
 
 README: Final = (REPOSITORY / "README.md").read_text()
+OPERATIONS: Final = (REPOSITORY / "docs" / "operations.md").read_text()
 LEAVE_IT: Final = "# leave it running\n"
 DONE: Final = "-- the end of a block --"
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -97,42 +107,78 @@ async def opened_shell() -> AsyncIterator[Shell]:
         await process.communicate()
 
 
-@asynccontextmanager
-async def demo(data_dir: Path) -> AsyncIterator[tuple[str, str]]:
-    """(address, root key) of a demo whose tenants are at rest, so that every number is certain."""
-    async with started("demo", "--quiet", "--port", "0", "--data-dir", str(data_dir)) as server:
-        await server.wait_for("Ctrl-C stops it")
-        (address,) = re.findall(r"IDE +(http://\S+)/ ", server.plain)
-        (key,) = re.findall(r"^  root +(\S+)$", server.plain, re.MULTILINE)
-        yield address, key
-        assert await server.stop(signal.SIGINT) == 0
+@dataclass(frozen=True)
+class Demo:
+    address: str
+    key: str
+    data_dir: Path
+
+
+@pytest.fixture(scope="module")
+async def demo() -> AsyncIterator[Demo]:
+    """A demo whose tenants are at rest, so that every number is certain."""
+    home = new_home()
+    try:
+        async with started("demo", "--quiet", "--port", "0", "--data-dir", str(home)) as server:
+            await server.wait_for("Ctrl-C stops it")
+            (address,) = re.findall(r"IDE +(http://\S+)/ ", server.plain)
+            (key,) = re.findall(r"^  root +(\S+)$", server.plain, re.MULTILINE)
+            yield Demo(address, key, home)
+            assert await server.stop(signal.SIGINT) == 0
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.timeout(300)
-async def test_every_command_of_the_tour_prints_what_the_readme_says(data_dir: Path, tmp_path: Path) -> None:
-    tour, beside = steps(section(README, "Ten minutes")), tmp_path / "beside"
-    assert sum(step.is_left_running for step in tour) == 1
-    async with demo(data_dir) as (address, key), opened_shell() as shell:
+async def test_every_command_of_the_tour_prints_what_the_readme_says(demo: Demo, tmp_path: Path) -> None:
+    tour, beside, watched = steps(section(README, "Ten minutes")), tmp_path / "beside", ""
+    async with opened_shell() as shell:
         for step in tour:
-            commands = step.commands.replace("emk_…", key).replace("http://127.0.0.1:7878", address)
+            commands = step.commands.replace("emk_…", demo.key).replace("http://127.0.0.1:7878", demo.address)
             if step.is_left_running:
-                await watch(shell, commands, beside, address, key)
-                watched = step
+                await watch(shell, commands, beside, demo)
+                watched = step.prints
             else:
                 assert masked(await shell.run(commands)) == masked(step.prints), step.commands
 
         async def all_is_told() -> bool:
-            return len(beside.read_bytes().splitlines()) >= len(watched.prints.splitlines())
+            return len(beside.read_bytes().splitlines()) >= len(watched.splitlines())
 
         await eventually(all_is_told)
-        assert masked(beside.read_text()) == masked(watched.prints)
-        await check_budgets(shell, address, key)
+        assert masked(beside.read_text()) == masked(watched) != ""
+        await check_budgets(shell, demo)
 
 
-async def watch(shell: Shell, commands: str, beside: Path, address: str, key: str) -> None:
+@pytest.mark.timeout(300)
+async def test_a_backup_made_while_it_runs_is_restored_and_the_books_agree(demo: Demo, tmp_path: Path) -> None:
+    backup, drill, end = (step.commands for step in steps(section(OPERATIONS, "Backup and restore")))
+    async with opened_shell() as shell:
+        told = await shell.run(f"DATA={demo.data_dir} BACKUP={tmp_path}\n{backup}")
+        assert (tmp_path / "secret.key").read_bytes() == (demo.data_dir / "secret.key").read_bytes(), told
+        told = await shell.run(drill)
+        assert "FAIL" not in told
+        assert "migrations applied" in told
+        assert "vps.boundaries: reservations" in told
+        await audit((await shell.run('echo "$DRILL"')).strip())
+        assert await shell.run(end) == ""
+
+
+async def audit(url: str) -> None:
+    connection = await connect(url)
+    try:
+        rows = with_admissions(await export_rows(connection, now=await read_clock(connection)))
+        tenants = [row["tenant_id"] for row in await connection.fetch("select tenant_id from tenant")]
+        assert len(rows["grants"]) >= len(GRANTS)
+        assert audit_all(rows) == []
+        assert await find_breaches(connection, tenants) == []
+    finally:
+        await connection.close()
+
+
+async def watch(shell: Shell, commands: str, beside: Path, demo: Demo) -> None:
     """Run it in a terminal of its own, and go on once the server has a subscriber."""
     await shell.run(f"{{\n{commands}\n}} >{beside} 2>&1 </dev/null &")
-    count = f"curl -s {address}/metrics | grep '^earmark_subscribers '"
+    count = f"curl -s {demo.address}/metrics | grep '^earmark_subscribers '"
 
     async def is_subscribed() -> bool:
         return bool(re.search(r" [1-9]", await shell.run(count)))
@@ -140,11 +186,11 @@ async def watch(shell: Shell, commands: str, beside: Path, address: str, key: st
     await eventually(is_subscribed)
 
 
-async def check_budgets(shell: Shell, address: str, key: str) -> None:
+async def check_budgets(shell: Shell, demo: Demo) -> None:
     """The page about budgets, for another tenant."""
     for step in steps((REPOSITORY / "docs" / "budgets.md").read_text()):
-        commands = step.commands.replace("acme-corp", "page-corp").replace("http://127.0.0.1:7878", address)
-        said = await shell.run(f"KEY={key}\n{commands}")
+        commands = step.commands.replace("acme-corp", "page-corp").replace("http://127.0.0.1:7878", demo.address)
+        said = await shell.run(f"KEY={demo.key}\n{commands}")
         assert '"error"' not in said
         assert said.count("page-corp") >= len(commands.strip().splitlines()) - 1
 
