@@ -10,9 +10,10 @@ from domain import tenancy
 from domain.identity import API_KEY_ID, PROJECT_ID, TENANT_ID
 from schema.budget.tenants import TenantStanding
 from schema.context import operation
+from schema.governing import governs
 from schema.inputs import ID, INPUT, given, in_own_tenant
 from schema.paging import AFTER, FIRST, Connection, connection, one, position_of, settled, take, value
-from schema.refusals import answer, answers_with, result
+from schema.refusals import answer, result
 from schema.scalars import Millis, millis
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -290,31 +291,31 @@ class TenancyQuery:
 
 @strawberry.type
 class TenancyMutation:
-    @answers_with(CreateTenantResult)
+    @governs(CreateTenantResult, "tenant")
     async def create_tenant(self, wanted: Annotated[CreateTenantInput, INPUT]) -> Any:
         """Root only."""
         current = operation()
         return answer(await current.runtime.tenancy.create_tenant(current.caller, **given(wanted)), Tenant.of)
 
-    @answers_with(DeleteTenantResult)
+    @governs(DeleteTenantResult, "tenant")
     async def delete_tenant(self, wanted: Annotated[DeleteTenantInput, INPUT]) -> Any:
         """Root only. Deleting twice is no error."""
         current = operation()
         return answer(await current.runtime.tenancy.delete_tenant(current.caller, **given(wanted)), Tenant.of)
 
-    @answers_with(CreateProjectResult)
+    @governs(CreateProjectResult, "project")
     async def create_project(self, wanted: Annotated[CreateProjectInput, INPUT]) -> Any:
         """For the members of the tenant and root's."""
         current = operation()
         return answer(await current.runtime.tenancy.create_project(current.caller, **in_own_tenant(wanted)), Project.of)
 
-    @answers_with(DeleteProjectResult)
+    @governs(DeleteProjectResult, "project")
     async def delete_project(self, wanted: Annotated[DeleteProjectInput, INPUT]) -> Any:
         """For the members of its tenant and root's. Deleting twice is no error."""
         current = operation()
         return answer(await current.runtime.tenancy.delete_project(current.caller, **given(wanted)), Project.of)
 
-    @answers_with(CreateApiKeyResult)
+    @governs(CreateApiKeyResult, "api_key")
     async def create_api_key(self, wanted: Annotated[CreateApiKeyInput, INPUT]) -> Any:
         """For the members of the tenant and root's. Nobody can give away a permission that they lack."""
         current = operation()
@@ -322,7 +323,7 @@ class TenancyMutation:
             await current.runtime.keys.create_api_key(current.caller, **in_own_tenant(wanted)), CreatedApiKey.of
         )
 
-    @answers_with(RevokeApiKeyResult)
+    @governs(RevokeApiKeyResult, "api_key")
     async def revoke_api_key(self, wanted: Annotated[RevokeApiKeyInput, INPUT]) -> Any:
         """For the members of its tenant and root's. Revoking twice is no error."""
         current = operation()

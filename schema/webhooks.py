@@ -14,9 +14,10 @@ from domain.webhooks.queries import WebhookQuery as WebhookChoice
 from domain.webhooks.subscriptions import DEFAULT_FAILURES, DEFAULT_RETRIES, Status
 from schema.budget.answers import listed, read, told
 from schema.context import operation
+from schema.governing import governs
 from schema.inputs import ALL, ID, INPUT, own_tenant
 from schema.paging import AFTER, FIRST, Connection, take
-from schema.refusals import Refusal, RefusalCode, answers_with, result, shows
+from schema.refusals import Refusal, RefusalCode, result, shows
 from schema.scalars import Int64, JSONObject, Millis, int64, json_object, millis, optional_id
 from workers.webhooks.desk import CreatedWebhook as Created
 from workers.webhooks.desk import WebhookChanges
@@ -451,7 +452,7 @@ class WebhookQuery:
 
 @strawberry.type
 class WebhookMutation:
-    @answers_with(CreateWebhookResult)
+    @governs(CreateWebhookResult, "webhook", name="createWebhookSubscription")
     async def create_webhook(self, wanted: Annotated[CreateWebhookInput, INPUT]) -> Any:
         """The key needs webhooks:write. A tenant's webhook gets that tenant's events only, and none of the operators'."""
         current = operation()
@@ -474,7 +475,7 @@ class WebhookMutation:
         )
         return _told(outcome, CreatedWebhook.of)
 
-    @answers_with(UpdateWebhookResult)
+    @governs(UpdateWebhookResult, "webhook", name="updateWebhookSubscription")
     async def update_webhook(self, wanted: Annotated[UpdateWebhookInput, INPUT]) -> Any:
         """Changes a webhook. A new signing secret takes the place of the old one at once."""
         changes = WebhookChanges(
@@ -493,17 +494,17 @@ class WebhookMutation:
         )
         return await _update(wanted.webhook_id, changes, wanted.idempotency_key)
 
-    @answers_with(PauseWebhookResult)
+    @governs(PauseWebhookResult, "webhook", name="updateWebhookSubscription")
     async def pause_webhook(self, wanted: Annotated[PauseWebhookInput, INPUT]) -> Any:
         """Stops deliveries. Pausing twice is no error."""
         return await _update(wanted.webhook_id, WebhookChanges(status=Status.PAUSED), wanted.idempotency_key)
 
-    @answers_with(ResumeWebhookResult)
+    @governs(ResumeWebhookResult, "webhook", name="updateWebhookSubscription")
     async def resume_webhook(self, wanted: Annotated[ResumeWebhookInput, INPUT]) -> Any:
         """Goes on with deliveries. Resuming twice is no error."""
         return await _update(wanted.webhook_id, WebhookChanges(status=Status.ACTIVE), wanted.idempotency_key)
 
-    @answers_with(DeleteWebhookResult)
+    @governs(DeleteWebhookResult, "webhook", name="deleteWebhookSubscription")
     async def delete_webhook(self, wanted: Annotated[DeleteWebhookInput, INPUT]) -> Any:
         """Answers with the webhook as it was."""
         current = operation()
@@ -512,14 +513,14 @@ class WebhookMutation:
         )
         return _told(outcome, Webhook.of)
 
-    @answers_with(TestWebhookResult)
+    @governs(TestWebhookResult, "webhook", name="testWebhookSubscription")
     async def test_webhook(self, wanted: Annotated[TestWebhookInput, INPUT]) -> Any:
         """Sends a signed system.webhook_test and waits for the answer. It counts for nothing."""
         current = operation()
         outcome = await current.runtime.webhook_probes.test(current.caller, webhook_id=wanted.webhook_id)
         return _told(outcome, WebhookTest.of)
 
-    @answers_with(ReplayWebhookResult)
+    @governs(ReplayWebhookResult, "webhook", name="replayEvents")
     async def replay_webhook(self, wanted: Annotated[ReplayWebhookInput, INPUT]) -> Any:
         """Root only. Delivers all events of a window again, or refuses: never a part of them."""
         current = operation()

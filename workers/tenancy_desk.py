@@ -206,6 +206,7 @@ class TenancyDesk:
             now = await turn.now()
             project = Project(project_id=project_id, tenant_id=owner, name=title, created_at=now)
             await identity.flush_project(turn.connection, project)
+            await self._record_project(turn, caller, "createProject", project, now=now, status=CREATED)
             return Accepted(project)
 
         return await self._registrar.write(
@@ -233,6 +234,7 @@ class TenancyDesk:
             outcome = decide_delete_project(project, now=now)
             if isinstance(outcome, Accepted) and outcome.answer != project:
                 await identity.flush_project_deleted(turn.connection, wanted, deleted_at=now)
+                await self._record_project(turn, caller, "deleteProject", project, now=now)
             return outcome
 
         return await self._registrar.write(
@@ -289,6 +291,11 @@ class TenancyDesk:
     async def _record(self, turn: Turn, caller: Caller, operation: str, tenant_id: str, **told: Any) -> None:
         resource = ("tenant", tenant_id)
         await record(turn, self._ids, caller, operation=operation, tenant_id=tenant_id, resource=resource, **told)
+
+    async def _record_project(self, turn: Turn, caller: Caller, operation: str, project: Project, **told: Any) -> None:
+        resource, metadata = ("project", project.project_id), {"name": project.name}
+        given = {"tenant_id": project.tenant_id, "resource": resource, "metadata": metadata, **told}
+        await record(turn, self._ids, caller, operation=operation, **given)
 
     # -- closing ---------------------------------------------------------------------------------------------------
 

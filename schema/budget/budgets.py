@@ -19,9 +19,10 @@ from schema.budget.answers import ask, listed, read
 from schema.budget.refusals import BUDGET_REFUSALS
 from schema.budget.values import AmountInput, Balance, Caps, CapsInput, given_values, show_caps
 from schema.context import operation
+from schema.governing import governs
 from schema.inputs import ALL, INPUT, own_tenant
 from schema.paging import AFTER, FIRST, Connection, take
-from schema.refusals import answers_with, result
+from schema.refusals import result
 from schema.scalars import Int64, JSONObject, Millis, json_object, millis
 from schema.watching import snapshots
 from workers.budget.changes import watched_keys
@@ -276,27 +277,27 @@ class BudgetQuery:
 
 @strawberry.type
 class BudgetMutation:
-    @answers_with(CreateBudgetResult)
+    @governs(CreateBudgetResult, "budget")
     async def create_budget(self, wanted: Annotated[CreateBudgetInput, INPUT]) -> Any:
         """A scope has at most one budget in a unit; a second one is refused as a duplicate, which names the first."""
         return await ask(BudgetDesk.create_budget, _of(wanted.tenant_id), **given_values(wanted))
 
-    @answers_with(UpdateBudgetResult)
+    @governs(UpdateBudgetResult, "budget")
     async def update_budget(self, wanted: Annotated[UpdateBudgetInput, INPUT]) -> Any:
         """Changes what a budget allows."""
         return await ask(BudgetDesk.update_budget, _of(wanted.tenant_id), **given_values(wanted))
 
-    @answers_with(FundBudgetResult)
+    @governs(FundBudgetResult, "budget")
     async def fund_budget(self, wanted: Annotated[FundBudgetInput, INPUT]) -> Any:
         """Changes what a budget has to give. A retry with the same idempotency key gets the same answer."""
         return await ask(BudgetDesk.fund, BudgetFunding.of, **given_values(wanted))
 
-    @answers_with(FreezeBudgetResult)
+    @governs(FreezeBudgetResult, "budget")
     async def freeze_budget(self, wanted: Annotated[FreezeBudgetInput, INPUT]) -> Any:
         """No new holds, debits or funding; what is held still settles."""
         return await ask(BudgetDesk.freeze_budget, _of(wanted.tenant_id), **given_values(wanted))
 
-    @answers_with(UnfreezeBudgetResult)
+    @governs(UnfreezeBudgetResult, "budget")
     async def unfreeze_budget(self, wanted: Annotated[UnfreezeBudgetInput, INPUT]) -> Any:
         """Undoes a freeze."""
         return await ask(BudgetDesk.unfreeze_budget, _of(wanted.tenant_id), **given_values(wanted))

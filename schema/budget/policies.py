@@ -16,9 +16,10 @@ from schema.budget.answers import ask, listed, read
 from schema.budget.refusals import Duplicate, IdempotencyMismatch, TenantClosed
 from schema.budget.values import Caps, CapsInput, DomainInput, given_values, show_caps
 from schema.context import operation
+from schema.governing import governs
 from schema.inputs import ALL, ID, INPUT, given, own_tenant
 from schema.paging import AFTER, FIRST, Connection, take
-from schema.refusals import answers_with, result
+from schema.refusals import result
 from schema.scalars import Int64, Millis, int64, millis
 from workers.budget.desk import BudgetDesk
 from workers.budget.listing import SeenPolicy
@@ -226,12 +227,12 @@ class PolicyQuery:
 
 @strawberry.type
 class PolicyMutation:
-    @answers_with(CreatePolicyResult)
+    @governs(CreatePolicyResult, "policy")
     async def create_policy(self, wanted: Annotated[CreatePolicyInput, INPUT]) -> Any:
         """Lays down what holds under a pattern, from now on or from `effectiveFromAt`."""
         return await ask(BudgetDesk.create_policy, _of(wanted.tenant_id), **given_values(wanted))
 
-    @answers_with(UpdatePolicyResult)
+    @governs(UpdatePolicyResult, "policy")
     async def update_policy(self, wanted: Annotated[UpdatePolicyInput, INPUT]) -> Any:
         """Changes a policy, or disables it. Holds that were made under it keep what they were made with."""
         return await ask(BudgetDesk.update_policy, _of(wanted.tenant_id), **given_values(wanted))

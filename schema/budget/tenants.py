@@ -13,8 +13,9 @@ from domain.budget.values import OveragePolicy
 from schema.budget.answers import ask
 from schema.budget.refusals import IdempotencyMismatch, TenantClosed
 from schema.budget.values import given_values
+from schema.governing import governs
 from schema.inputs import INPUT
-from schema.refusals import answers_with, result
+from schema.refusals import result
 from schema.scalars import Int64, JSONObject, Millis, int64, json_object, millis
 from workers.budget.desk import BudgetDesk
 
@@ -104,17 +105,17 @@ CloseTenantResult = result("CloseTenantResult", TenantStanding, *_REFUSALS)
 
 @strawberry.type
 class TenantStatusMutation:
-    @answers_with(SuspendTenantResult)
+    @governs(SuspendTenantResult, "tenant", name="updateTenant")
     async def suspend_tenant(self, wanted: Annotated[SuspendTenantInput, INPUT]) -> Any:
         """Stops new work. Suspending twice is no error."""
         return await _become(TenantStatus.SUSPENDED, wanted)
 
-    @answers_with(ReactivateTenantResult)
+    @governs(ReactivateTenantResult, "tenant", name="updateTenant")
     async def reactivate_tenant(self, wanted: Annotated[ReactivateTenantInput, INPUT]) -> Any:
         """Undoes a suspension."""
         return await _become(TenantStatus.ACTIVE, wanted)
 
-    @answers_with(CloseTenantResult)
+    @governs(CloseTenantResult, "tenant", name="updateTenant")
     async def close_tenant(self, wanted: Annotated[CloseTenantInput, INPUT]) -> Any:
         """For good: its holds are released, its budgets closed and its keys revoked, all at once. Closing twice is no
         error."""

@@ -31,6 +31,25 @@ TEXT_MAX: Final = 1_024
 """Characters of anything in an entry that a client may have written."""
 
 
+_WORDS: Final[Mapping[str, tuple[int, str]]] = {
+    "INVALID_INPUT": (400, "INVALID_REQUEST"),
+    "UNIT_MISMATCH": (400, "UNIT_MISMATCH"),
+    "WEBHOOK_URL_INVALID": (400, "WEBHOOK_URL_INVALID"),
+    "ACCESS_DENIED": (403, "FORBIDDEN"),
+    "TENANT_SUSPENDED": (403, "TENANT_SUSPENDED"),
+    "NOT_FOUND": (404, "NOT_FOUND"),
+    "BUDGET_NOT_FOUND": (404, "BUDGET_NOT_FOUND"),
+    "INVALID_STATE": (409, "INVALID_REQUEST"),
+    "CONFLICT": (409, "IDEMPOTENCY_MISMATCH"),
+}
+"""What the log has for a refusal that did not come over the wire: its status there and its word, so that one filter finds
+both. What is not here is a conflict by its own name."""
+
+
+def words_of(code: str) -> tuple[int, str]:
+    return _WORDS.get(code, (409, code))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRequest:
     """A request and what it was answered. `caller` None: it had no valid key. `as_admin`: with the operator's key."""
@@ -41,8 +60,8 @@ class FailedRequest:
     message: str
     caller: Caller | None
     as_admin: bool
-    request_id: str
-    trace_id: str
+    request_id: str | None
+    trace_id: str | None
     source_ip: str | None
     user_agent: str | None
     resource_type: str | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from domain.instants import show_instant
-from tests.edges.cycles.world import ACME, ADMIN, OPERATOR, OTHER, TENANT, TOKENS, B, World, ok, refused, tokens
+from domain.outcomes import Accepted
+from tests.edges.cycles.world import ACME, ADMIN, OPERATOR, OTHER, TENANT, TOKENS, B, Json, World, ok, refused, tokens
 from workers.budget.audit_log import UNKNOWN_A_MINUTE
 
 INVALID = (400, "INVALID_REQUEST")
@@ -291,3 +293,52 @@ async def test_an_operators_release_tells_what_was_released(world: World) -> Non
         tokens(3),
     )
     assert (entry["metadata"]["actor_type"], entry["metadata"]["reason"]) == ("admin_on_behalf_of", "[STUCK]")
+
+
+AMOUNT = {"unit": TOKENS, "amount": "1"}
+REFUSED: tuple[tuple[str, str, Json, tuple[Any, ...]], ...] = (
+    (
+        "createBudget",
+        ACME,
+        {"scope": "agent:x", "unit": TOKENS, "allocated": AMOUNT},
+        (400, "INVALID_REQUEST", "budget"),
+    ),
+    ("freezeBudget", ACME, {"scope": TENANT, "unit": TOKENS}, (404, "BUDGET_NOT_FOUND", "budget")),
+    ("suspendTenant", ACME, {"tenantId": ACME}, (403, "FORBIDDEN", "tenant")),
+    ("createTenant", ACME, {"tenantId": "new", "name": "New"}, (403, "FORBIDDEN", "tenant")),
+    ("deleteTenant", ADMIN, {"tenantId": "root"}, (409, "INVALID_REQUEST", "tenant")),
+    ("updatePolicy", ACME, {"policyId": "pol_none", "priority": 1}, (404, "NOT_FOUND", "policy")),
+    ("deleteProject", ADMIN, {"projectId": "prj_0123456789abcdefghjkmnpqrs"}, (404, "NOT_FOUND", "project")),
+    ("revokeApiKey", ADMIN, {"keyId": "key_0123456789abcdefghjkmnpqrs"}, (404, "NOT_FOUND", "api_key")),
+    ("deleteWebhook", ADMIN, {"webhookId": "whsub_0123456789abcdefghjkmnpqrs"}, (404, "NOT_FOUND", "webhook")),
+)
+LOGGED_AS = {"suspendTenant": "updateTenant", "deleteWebhook": "deleteWebhookSubscription"}
+
+
+@pytest.mark.parametrize(("mutation", "by", "given", "expected"), REFUSED, ids=[each[0] for each in REFUSED])
+async def test_what_graphql_refuses_is_on_record_in_the_wires_words(
+    world: World, mutation: str, by: str, given: Json, expected: tuple[Any, ...]
+) -> None:
+    kind = f"{mutation[0].upper()}{mutation[1:]}Input"
+    document = f"mutation($input: {kind}!) {{ {mutation}(input: $input) {{ ... on Refusal {{ code message }} }} }}"
+    asked = {"query": document, "variables": {"input": given}}
+    answer = await world.client.post("/graphql", json=asked, headers={"X-API-Key": world.secrets[by]})
+    refusal = answer.json()["data"][mutation]
+    (entry,) = await logs(world, operation=LOGGED_AS.get(mutation, mutation), request_id=answer.headers["x-request-id"])
+    assert (entry["status"], entry["error_code"], entry["resource_type"]) == expected
+    assert entry["tenant_id"] == ("__admin__" if by == ADMIN else ACME)
+    assert entry["metadata"]["error_message"] == refusal["message"]
+    assert re.fullmatch("[0-9a-f]{32}", entry["trace_id"])
+
+
+async def test_projects_come_and_go_on_record(world: World) -> None:
+    made = await world.node.tenancy.create_project(OPERATOR, tenant_id=ACME, name="Red")
+    assert isinstance(made, Accepted)
+    world.clock.advance(1)
+    for _ in range(2):
+        await world.node.tenancy.delete_project(OPERATOR, project_id=made.answer.project_id)
+    entries = await logs(world, tenant_id=ACME, resource_type="project")
+    assert [(entry["operation"], entry["status"], entry["resource_id"]) for entry in entries] == [
+        ("deleteProject", 200, made.answer.project_id),
+        ("createProject", 201, made.answer.project_id),
+    ]
