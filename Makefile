@@ -76,7 +76,7 @@ dashboard: ## Build the dashboard that the server shows at /dashboard
 		npm run --silent --prefix $(DASHBOARD) build -- --logLevel warn; fi
 
 test: dev conformance dashboard ## Run every test
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(TEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal $(TEST_ARGS)
 
 # The public GraphQL audits and a real graphql-ws client run on Node; their tests skip, with a word, where there is none.
 conformance:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -84,8 +84,17 @@ class Serving:
     async def wait_for(self, wanted: str) -> str:
         """The first line, printed already or from now on, that has this in it."""
 
+        return await self._first(lambda line: wanted in line)
+
+    async def logged(self, message: str) -> dict[str, Any]:
+        """The first entry of the log with this message."""
+        line = await self._first(lambda line: line.startswith("{") and json.loads(line)["message"] == message)
+        entry: dict[str, Any] = json.loads(line)
+        return entry
+
+    async def _first(self, is_wanted: Callable[[str], bool]) -> str:
         def found() -> str | None:
-            return next((line for line in self.lines if wanted in line), None)
+            return next(filter(is_wanted, self.lines), None)
 
         async with asyncio.timeout(WITHIN_S), self._news:
             await self._news.wait_for(lambda: found() or self._is_silent)
@@ -121,7 +130,7 @@ async def serving(*arguments: str, settings: Mapping[str, str] | None = None) ->
     """`earmark serve` on a free port, once it takes requests; killed at the end if it still runs."""
     began = time.monotonic()
     async with started("serve", "--port", "0", *arguments, settings=settings) as server:
-        ready = json.loads(await server.wait_for('"message": "ready"'))
+        ready = await server.logged("ready")
         server.address = ready["address"]
         server.started_in_s = time.monotonic() - began
         yield server

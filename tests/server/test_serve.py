@@ -120,7 +120,7 @@ async def test_a_request_under_way_is_answered_before_the_server_stops(database_
                 asked = asyncio.ensure_future(graphql(client, document))
                 await eventually(lambda: _somebody_waits(blocker))
                 stopping = asyncio.ensure_future(server.stop(signal.SIGTERM))
-                await server.wait_for('"message": "stopping"')
+                await server.logged("stopping")
                 assert not asked.done()
             assert (await asked)["createProject"] == {"__typename": "Project"}
             assert await stopping == 0
