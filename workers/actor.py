@@ -7,6 +7,7 @@ idle one costs a few hundred bytes, and a directory of them can forget the idle 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ MAILBOX_MAX: Final = 4_096
 """Commands that may wait for one key: at some ten thousand decisions a second this is under half a second of waiting."""
 ACTORS_MAX: Final = 10_000
 """Keys kept in memory; beyond it the longest unused idle ones are forgotten and read again when asked."""
+
+CAUTIOUS_S: Final = 2.0
+"""How long an actor stays in lock mode after it was overtaken: while two nodes ask for one key it is the fair way, and to
+find out that they do not any more costs one batch decided twice."""
 
 
 class Overloaded(Exception):  # noqa: N818 - a state of the world
@@ -56,6 +61,10 @@ class Actor(Generic[State]):
     """Whether its lane has it on the list of actors with something to do."""
     cautious_until: float = 0.0
     """Until when, on the monotonic clock, its lane decides nothing from its state without the lock."""
+
+    def be_cautious(self) -> None:
+        """Somebody else is at work on this key."""
+        self.cautious_until = time.monotonic() + CAUTIOUS_S
 
     async def ask(self, command: Any, provenance: Provenance) -> Any:
         """Queue a command and wait for its outcome. Raises `Overloaded`, `Stopped`, or what the turn failed with."""

@@ -34,9 +34,6 @@ BATCH_MAX: Final = 256
 """Commands a turn takes: the cost of one falls to its floor about here, and a failed batch is not too long to redo."""
 SPLIT_LEAST: Final = 24
 """With so many waiting and nothing under way, half are taken: the others are decided while the first are written."""
-CAUTIOUS_S: Final = 2.0
-"""How long an actor stays in lock mode after its decisions from memory did not stand: while two nodes ask for one key it
-is the fair way, and to find out that they do not any more costs one batch decided twice."""
 
 
 @dataclass(slots=True)
@@ -211,9 +208,8 @@ class Lane:
             return True
         work, above = flight.prepared.work, () if on_top is None else on_top.work
         self._turn.forget(actor for actor, _ in (*work, *above))
-        cautious_until = time.monotonic() + CAUTIOUS_S
         for actor, _ in work:
-            actor.cautious_until = cautious_until
+            actor.be_cautious()
         await self._locks.settle(work, was_tried=stands is None)
         return False
 

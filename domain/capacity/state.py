@@ -256,6 +256,42 @@ class CapacityState:
         self._open_segment(instance, at)
         self._touch(instance)
 
+    def catch_up(self, reservation: Reservation, grants: Iterable[Grant], instances: Iterable[Instance]) -> None:
+        """Take in what others wrote since: the reservation as it is now, and whatever of it changed, over or not.
+
+        The books are as they were written last: nothing of them waits for a flush.
+        """
+        assert not self.changes, "what is not flushed cannot be brought together with what others did"
+        self.reservation = reservation
+        moving = list(instances)
+        for instance in moving:
+            if (before := self.instances.get(instance.instance_id)) is not None:
+                self._leave(before)
+        for grant in grants:
+            self._replace(grant)
+        for instance in moving:
+            if instance.run_state is not RunState.DELETED:
+                self._enter(instance)
+
+    def _replace(self, grant: Grant) -> None:
+        """A grant as somebody else has left it, in the place of the one that was known, if any was."""
+        before = self.grants.get(grant.grant_id)
+        if before is None and grant.cancelled_at is not None:
+            return
+        if before is not None:
+            self._lay_down(before, -1)
+        self.grants[grant.grant_id] = grant
+        self.members.setdefault(grant.grant_id, {})
+        self._lay_down(grant, +1)
+        self._index(grant)
+        self.schedule_boundaries(grant)
+
+    def _lay_down(self, grant: Grant, sign: int) -> None:
+        """Put its slots into the timeline and the count, or take them out."""
+        self._count_live(grant, sign)
+        for from_at, to_at, slots in grant.pieces() if grant.cancelled_at is None else ():
+            self.timeline.add(from_at, to_at, sign * slots)
+
     def publish(self, event: CapacityEvent) -> None:
         self.changes.events.append(event)
 

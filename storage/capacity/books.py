@@ -78,6 +78,43 @@ async def read_states(connection: AnyConnection, heads: Mapping[str, Reservation
     return {key: CapacityState(heads[key], grants[key], instances[key]) for key in keys}
 
 
+# One round trip, since the locks are held meanwhile.
+_NEWER: Final = """
+with moved as (
+    select i.* from capacity_instance i join unnest($1::text[], $2::bigint[]) k (key, version) on i.key = k.key
+    where i.key = any ($1) and (i.turn > k.version or i.turn is null)
+)
+select
+    (select json_agg(g) from capacity_grant g join unnest($1::text[], $2::bigint[]) k (key, version) on g.key = k.key
+        where g.key = any ($1) and (g.turn > k.version or g.turn is null)) as grants,
+    (select json_agg(m) from moved m) as instances,
+    (select json_agg(s) from capacity_segment s join moved m on m.key = s.key and m.instance_id = s.instance_id
+        where s.key = any ($1) and s.to_at is null) as segments
+"""
+
+
+@dataclass(slots=True)
+class Newer:
+    """What was written of one reservation since some version of it."""
+
+    grants: list[Grant] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+
+
+async def read_newer(connection: AnyConnection, versions: Mapping[str, int]) -> dict[str, Newer]:
+    """What was written since these versions of these reservations, things that are over included."""
+    newer = {key: Newer() for key in versions}
+    row = await connection.fetchrow(_NEWER, list(versions), list(versions.values()))
+    assert row is not None, "there is one row, whatever is newer"
+    for grant in row["grants"] or ():
+        newer[grant["key"]].grants.append(grant_of(grant))
+    segments = {(each["key"], each["instance_id"]): segment_of(each) for each in row["segments"] or ()}
+    for instance in row["instances"] or ():
+        segment = segments.get((instance["key"], instance["instance_id"]))
+        newer[instance["key"]].instances.append(instance_of(instance, segment))
+    return newer
+
+
 _PAST_GRANTS: Final = "select * from capacity_grant where key = any ($1) and grant_id = any ($2)"
 _PAST_INSTANCES: Final = "select * from capacity_instance where key = any ($1) and instance_id = any ($2)"
 
@@ -240,12 +277,12 @@ class Flush:
 
     def add_changes(self, state: CapacityState, changes: Changes) -> None:
         """Take in what changed in one reservation, but for its events. Its head carries the version that it becomes."""
-        key = state.reservation.key
+        key, turn = state.reservation.key, state.reservation.version
         self.heads.append(reservation_row(state))
         for grant_id, grant in changes.grants.items():
             rows = self.new_grants if grant_id in changes.new_grants else self.grants
-            rows.append(grant_row(key, grant))
-        self.instances.extend(instance_row(key, instance) for instance in changes.instances.values())
+            rows.append(grant_row(key, grant, turn=turn))
+        self.instances.extend(instance_row(key, instance, turn=turn) for instance in changes.instances.values())
         for (instance_id, _), segment in changes.segments.items():
             self.segments.append(segment_row(key, instance_id, segment))
         new_ids = (*changes.new_grants, *changes.new_instances)

@@ -104,7 +104,8 @@ def placed_grant_of(row: Row) -> PlacedGrant:
     return PlacedGrant(row["key"], grant_of(row), row["clock_at"])
 
 
-def grant_row(key: str, grant: Grant) -> dict[str, Any]:
+def grant_row(key: str, grant: Grant, *, turn: int) -> dict[str, Any]:
+    """`turn`: the version that the reservation gets with it."""
     return {
         "key": key,
         "grant_id": grant.grant_id,
@@ -124,6 +125,7 @@ def grant_row(key: str, grant: Grant) -> dict[str, Any]:
         "ended_applied": grant.ended_applied,
         "commitments": grant.commitments if len(grant.commitments) > 1 else None,
         "version": grant.version,
+        "turn": turn,
     }
 
 
@@ -145,7 +147,8 @@ def instance_of(row: Row, segment: Segment | None = None) -> Instance:
     )
 
 
-def instance_row(key: str, instance: Instance) -> dict[str, Any]:
+def instance_row(key: str, instance: Instance, *, turn: int) -> dict[str, Any]:
+    """`turn`: the version that the reservation gets with it."""
     return {
         "key": key,
         "instance_id": instance.instance_id,
@@ -160,6 +163,7 @@ def instance_row(key: str, instance: Instance) -> dict[str, Any]:
         "wanted_pool_id": instance.wanted_pool_id,
         "moved_to": instance.moved_to,
         "segment_count": instance.segment_count,
+        "turn": turn,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from domain.capacity import commands as c
 from domain.capacity.state import CapacityState, Reservation
@@ -15,6 +15,7 @@ from storage.capacity.books import (
     lock_accounts,
     lock_books,
     lock_pools,
+    read_newer,
     read_past,
     read_states,
     read_surroundings,
@@ -22,6 +23,9 @@ from storage.capacity.books import (
 from storage.database import AnyConnection
 from workers.actor import Actor, Ask
 from workers.capacity.books import note_deserted
+
+CATCH_UP_MAX: Final = 1_000
+"""Grants that are put into books one by one; more of them are read with all the others in one sweep."""
 
 CapacityActor: TypeAlias = Actor[CapacityState]
 CapacityWork: TypeAlias = Sequence[tuple[CapacityActor, Sequence[Ask]]]
@@ -70,18 +74,39 @@ async def lock(connection: AnyConnection, work: CapacityWork) -> LockedBooks:
 
 
 async def load(connection: AnyConnection, work: CapacityWork, heads: Mapping[str, Reservation]) -> None:
-    """Read the books of every actor that has none, or whose own are not the ones under the lock."""
-    stale = {}
+    """Read the books of every actor that has none, and bring those up to date that others have written in since."""
+    stale, overtaken = {}, {}
     for actor, _ in work:
         head = heads.get(actor.key)
         if head is None:
             actor.state = None
-        elif actor.state is None or actor.state.reservation.version != head.version:
+        elif actor.state is None:
             stale[actor.key] = head
+        elif actor.state.reservation.version != head.version:
+            overtaken[actor.key] = actor.state
+    if overtaken:
+        stale |= await _catch_up(connection, overtaken, heads)
+        for actor, _ in work:
+            if actor.key in overtaken:
+                actor.be_cautious()
     states = await read_states(connection, stale)
     for actor, _ in work:
         if actor.key in states:
             actor.state = states[actor.key]
+
+
+async def _catch_up(
+    connection: AnyConnection, overtaken: Mapping[str, CapacityState], heads: Mapping[str, Reservation]
+) -> dict[str, Reservation]:
+    """Tell these books what is newer. The heads of those for which that is so much that they are better read anew."""
+    newer = await read_newer(connection, {key: state.reservation.version for key, state in overtaken.items()})
+    behind = {}
+    for key, state in overtaken.items():
+        if len(newer[key].grants) > CATCH_UP_MAX:
+            behind[key] = heads[key]
+        else:
+            state.catch_up(heads[key], newer[key].grants, newer[key].instances)
+    return behind
 
 
 async def look_around(connection: AnyConnection, work: CapacityWork, books: LockedBooks, *, now: int) -> c.Surroundings:
