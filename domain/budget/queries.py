@@ -250,13 +250,13 @@ def decode_place(mark: str, cursor: str, kind: type) -> Place | InvalidInput:
     if not isinstance(given, list) or len(given) != 3 or given[0] != mark:
         return refusal
     _, value, id_ = given
-    if encode_place(mark, Place(value, id_)) != cursor:
-        return refusal  # base64 and JSON can be written in other ways, a cursor only in one
     if type(value) is not kind or not isinstance(value, int | str) or not isinstance(id_, str):
         return refusal
     if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
         return refusal
-    return Place(value, id_)
+    place = Place(value, id_)
+    # Base64 and JSON can be written in several ways, a cursor only in one.
+    return place if encode_place(mark, place) == cursor else refusal
 
 
 def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
