@@ -13,6 +13,7 @@ from strawberry.extensions import SchemaExtension
 from schema.bounds import COST_MAX, ITEMS_MAX
 from schema.failures import RequestError, unauthenticated
 from schema.loaders import Loaders
+from schema.sharing import Known
 from workers.request import Caller
 from workers.runtime import Runtime
 
@@ -29,6 +30,8 @@ class Context:
     """What a socket's client sent to say who it is."""
     cost_max: int = COST_MAX
     """What one operation may cost (`schema.cost`)."""
+    known: Known | None = None
+    """What the operation came to, where only the answer is left to be made (`schema.compiled`)."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 

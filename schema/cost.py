@@ -27,6 +27,7 @@ from graphql import (
     get_introspection_query,
     get_named_type,
     get_nullable_type,
+    is_abstract_type,
     is_composite_type,
     is_list_type,
     is_object_type,
@@ -191,12 +192,21 @@ class _Walk:
             condition = inner.type_condition
             if condition is not None and not is_object_type(self._schema.type_map[owner]):
                 owner = condition.name.value
+            elif condition is not None and not self._can_be(owner, condition.name.value):
+                continue
             if isinstance(inner, FragmentDefinitionNode):
                 if (owner, inner.name.value) in seen:
                     continue
                 seen.add((owner, inner.name.value))
             waiting.extend((owner, each) for each in reversed(inner.selection_set.selections))
         return places
+
+    def _can_be(self, owner: str, wanted: str) -> bool:
+        """Whether objects of a type are of another one: by way of an interface a fragment can ask for what they never
+        are."""
+        other = self._schema.type_map[wanted]
+        is_wider = is_abstract_type(other) and self._schema.is_sub_type(other, self._schema.type_map[owner])
+        return is_wider or owner == wanted
 
     def _is_wanted(self, node: SelectionNode) -> bool:
         for directive in node.directives or ():

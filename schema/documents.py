@@ -90,10 +90,19 @@ class Prepared:
 
     def costing(self, operation_name: str | None) -> Costing | None:
         """None for an operation that is not in the document."""
-        name = operation_name if operation_name is not None else next(iter(self._operations), None)
+        name = self._name(operation_name)
         if name not in self._costings and name in self._operations and self.document is not None:
             self._costings[name] = Costing(_weights(self._schema), self.document, self._operations[name])
         return self._costings.get(name)
+
+    def operation(self, operation_name: str | None) -> OperationDefinitionNode | None:
+        """None for one that is not in the document, or where none is named and there are several."""
+        if operation_name is None and len(self._operations) > 1:
+            return None
+        return self._operations.get(self._name(operation_name))
+
+    def _name(self, operation_name: str | None) -> str | None:
+        return operation_name if operation_name is not None else next(iter(self._operations), None)
 
 
 class Documents:

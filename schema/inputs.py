@@ -19,9 +19,15 @@ ALL: Final = strawberry.argument(name="all", description="Every tenant's: for ro
 RESERVATION: Final = strawberry.argument(description="The id of a CapacityReservation: for root only.")
 
 
+_NAMES: Final[dict[type, tuple[str, ...]]] = {}
+
+
 def given(wanted: Any) -> dict[str, Any]:
     """The fields of an input object by their Python names, just as they came: desks check them."""
-    return {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+    kind = type(wanted)
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return {name: getattr(wanted, name) for name in _NAMES[kind]}
 
 
 def in_own_tenant(wanted: Any) -> dict[str, Any]:

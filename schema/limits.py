@@ -138,16 +138,21 @@ def refuse_cost(cost: Cost, *, most: int, introspection_most: int) -> GraphQLErr
     return RequestError("TOO_COSTLY", message + hint, cost=cost.total, limit=most, **({"field": path} if path else {}))
 
 
+_SMALL: Final = frozenset((int, bool, float, type(None)))
+
+
 def refuse_variables(variables: Mapping[str, Any] | None) -> GraphQLError | None:
     """None if the variables may be looked at one by one: they are neither too many nor too long."""
     left = VALUES_MAX
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), variables)] if variables else []
     while waiting:
         path, value = waiting.pop()
+        if type(value) in _SMALL:
+            continue
         if isinstance(value, str):
             if len(value) > TEXT_MAX:
                 return _too_large(path, f"at most {TEXT_MAX} characters, not {len(value)}", "too-long")
-        elif isinstance(value, Mapping | Sequence):
+        elif isinstance(value, dict | list | Mapping | Sequence):  # those of JSON are found first, and fast
             if len(value) > LIST_MAX:
                 return _too_large(path, f"at most {LIST_MAX} entries, not {len(value)}", "too-many")
             left -= len(value)

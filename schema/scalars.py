@@ -47,6 +47,8 @@ _DIGITS: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
 
 def _millis(value: object) -> int:
+    if type(value) is int and 0 <= value <= INSTANT_MAX:
+        return value
     number = _integral(value)
     if number is None or not 0 <= number <= INSTANT_MAX:
         raise _refuse("Millis must be a whole number from 0 to 2^53-1")
@@ -54,6 +56,8 @@ def _millis(value: object) -> int:
 
 
 def _int64(value: object) -> int:
+    if type(value) is int and INT64_MIN <= value <= INT64_MAX:
+        return value
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else _integral(value)
     if number is None or not INT64_MIN <= number <= INT64_MAX:
         raise _refuse("Int64 must be a whole number of 64 bits, or a string of its decimal digits")

@@ -63,8 +63,31 @@ class Told(dict[str, Any]):
             return self.text
 
 
+class Known:
+    """What the resolver of an operation's only root field came to, when it has run already: it stands in for it.
+
+    It has the place of graphql-core's middleware, which is asked for each field in turn, the root's first.
+    """
+
+    def __init__(self, outcome: Any = None, *, error: Exception | None = None) -> None:
+        self._outcome = outcome
+        self._error = error
+        self._is_told = False
+
+    def get_field_resolver(self, resolve: Callable[..., Any]) -> Callable[..., Any]:
+        if self._is_told:
+            return resolve
+        self._is_told = True
+        return self._tell
+
+    async def _tell(self, _source: Any, _info: Any, **_arguments: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+
 class SharingExecutor(StrawberryGraphQLCoreExecutionContext):
-    """Executes a document for an event that has `answers` only if nobody has before."""
+    """Executes a document for an event that has `answers` only if nobody has before; and completes what is known."""
 
     def build_per_event_executor(self, payload: Any) -> Any:
         answers: Answers | None = getattr(payload, "answers", None)
@@ -72,6 +95,9 @@ class SharingExecutor(StrawberryGraphQLCoreExecutionContext):
         return super().build_per_event_executor(payload) if known is None else known[1]
 
     def execute_operation(self, serially: bool | None = None) -> Any:
+        known: Known | None = getattr(self.context_value, "known", None)
+        if known is not None:
+            self.middleware_manager = known  # type: ignore[assignment]  # all that is asked of it
         result = super().execute_operation(serially)
         answers: Answers | None = getattr(self.root_value, "answers", None)
         if answers is None or not isinstance(result, ExecutionResult) or result.data is None or result.errors:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from cross_web import HTTPException
@@ -26,13 +27,16 @@ from strawberry.types import ExecutionResult
 from strawberry.types.unset import UnsetType
 
 from schema.bounds import BODY_MAX, COST_MAX
+from schema.compiled.operations import execute_compiled
 from schema.context import Context
 from schema.failures import RequestError, unauthenticated
 from schema.root import schema
 from server.accept import GRAPHQL_JSON, JSON, prefers_events, prefers_graphql_json
-from server.auth import caller_of, secret_of
+from server.auth import caller_in, caller_of, secret_of
+from server.plain import read_whole, send_json
 from server.sockets import SocketContext, SocketHandler, TextSocket, open_socket
 from storage.database import Unavailable
+from workers.request import Caller
 from workers.runtime import Runtime
 
 METHODS: Final = ("GET", "HEAD", "POST")
@@ -46,6 +50,31 @@ HEARTBEAT_S: Final = 15.0
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+
+
+ACCEPTS_MAX: Final = 256
+"""Forms of the `Accept` header that are remembered."""
+
+_TELLING: Final = frozenset({b"content-type", b"content-length", b"accept"})
+_JSON: Final = JSON.encode()
+
+
+class _Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request with nothing in it but this, as the GraphQL-over-HTTP rules name it."""
+
+    query: str
+    variables: dict[str, Any] | None = None
+    operationName: str | None = None  # noqa: N815 - theirs
+
+
+_decode_operation: Final = msgspec.json.Decoder(_Operation).decode
+
+
+class Asked(NamedTuple):
+    """A body that was read, and the media type of its answer."""
+
+    body: bytes
+    media_type: bytes
 
 
 class BodyTooLarge(Exception):  # noqa: N818 - what it is
@@ -87,12 +116,52 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     # -- HTTP ----------------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            request = Request(_as_get(scope), _bounded(receive, self.body_max))
-            response = await self._respond(request)
-            await response(scope, receive, send)
-        else:
+        if scope["type"] != "http":
             await super().__call__(scope, receive, send)
+            return
+        if (asked := await self._asked(scope, receive)) is not None:
+            data = await self._hurried(scope, asked)
+            if data is not None:
+                await send_json(send, _encode({"data": data}), content_type=asked.media_type)
+                return
+            receive = _again(asked.body, receive)
+        request = Request(_as_get(scope), _bounded(receive, self.body_max))
+        response = await self._respond(request)
+        await response(scope, receive, send)
+
+    # -- the short way -------------------------------------------------------------------------------------------------
+
+    async def _asked(self, scope: Scope, receive: Receive) -> Asked | None:
+        """The body of an ordinary request of somebody who is known, when it may be answered by a compiled operation.
+
+        Nothing has been read when there is none. Who asks is settled once, whichever way the request goes on.
+        """
+        media_type = _short_way(scope, self.body_max)
+        if media_type is None:
+            return None
+        try:
+            caller = await caller_in(scope["app"].state.runtime.authenticator, scope)
+        except Unavailable:
+            return None
+        scope["state"]["caller"] = caller
+        if caller is None:
+            return None
+        body = await read_whole(scope, receive, most=self.body_max)
+        return None if body is None else Asked(body, media_type)
+
+    async def _hurried(self, scope: Scope, asked: Asked) -> dict[str, Any] | None:
+        """The data of an answer without errors; None for what has to go the long way."""
+        try:
+            operation = _decode_operation(asked.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
+        state = scope["state"]
+        context = Context(runtime=scope["app"].state.runtime, caller=state["caller"], cost_max=self.cost_max)
+        data = await execute_compiled(schema, context, operation.query, operation.variables, operation.operationName)
+        state["known"] = context.known
+        return data
+
+    # -- the long way --------------------------------------------------------------------------------------------------
 
     async def _respond(self, request: Request) -> Response:
         if request.method not in METHODS:
@@ -100,8 +169,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             headers = {"allow": ", ".join(METHODS)}
             return self._fail(request, 405, RequestError("METHOD_NOT_ALLOWED", message), headers=headers)
         try:
-            secret = secret_of(request.headers)
-            caller = await caller_of(_runtime(request).authenticator, secret, **_ids(request), request=request)
+            caller = await _caller(request)
             if caller is None:
                 return self._fail(request, 401, unauthenticated(), headers={"www-authenticate": "Bearer"})
             _refuse_length(request.headers, self.body_max)
@@ -170,12 +238,23 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 ids=ids,
                 request=request,
             )
-        return Context(runtime=runtime, caller=request.state.caller, cost_max=self.cost_max)
+        known = getattr(request.state, "known", None)
+        return Context(runtime=runtime, caller=request.state.caller, cost_max=self.cost_max, known=known)
 
     async def on_ws_connect(self, context: Context) -> UnsetType:
         assert isinstance(context, SocketContext)
         await open_socket(context)
         return UnsetType()
+
+
+async def _caller(request: Request) -> Caller | None:
+    """Who asks, if that is not known yet. Raises `Unavailable`."""
+    state = request.scope["state"]
+    if "caller" in state:
+        caller: Caller | None = state["caller"]
+        return caller
+    secret = secret_of(request.headers)
+    return await caller_of(_runtime(request).authenticator, secret, **_ids(request), request=request)
 
 
 def _runtime(request: Request | WebSocket) -> Runtime:
@@ -186,6 +265,41 @@ def _runtime(request: Request | WebSocket) -> Runtime:
 def _ids(request: Request | WebSocket) -> dict[str, str | None]:
     state = request.scope.get("state", {})
     return {name: state.get(name) for name in ("request_id", "trace_id", "trace_flags")}
+
+
+def _short_way(scope: Scope, most: int) -> bytes | None:
+    """The media type of the answer to a request that can go it: JSON posted whole, for one answer."""
+    if scope["method"] != "POST":
+        return None
+    given = {}
+    for name, value in scope["headers"]:
+        if name in _TELLING:
+            if name in given:
+                return None
+            given[name] = value
+    length = given.get(b"content-length", b"")
+    if given.get(b"content-type") != _JSON or not length.isdigit() or int(length) > most:
+        return None
+    return _answered_in(given.get(b"accept", b""))
+
+
+@lru_cache(ACCEPTS_MAX)
+def _answered_in(accept: bytes) -> bytes | None:
+    """None where it may be a stream."""
+    text = accept.decode("latin-1")
+    if "event-stream" in text or "multipart" in text:
+        return None
+    return f"{GRAPHQL_JSON}; charset=utf-8".encode() if prefers_graphql_json(text) else _JSON
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What was read already, and then the rest."""
+    read = [body]
+
+    async def tell() -> Message:
+        return {"type": "http.request", "body": read.pop(), "more_body": False} if read else await receive()
+
+    return tell
 
 
 def _as_get(scope: Scope) -> Scope:

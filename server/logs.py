@@ -85,6 +85,9 @@ def configure(*, level: str, style: str) -> None:
     """Set up the process's logging. `style`: json, text or auto."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Readable() if is_text(style) else JsonLines())
+    # What no line of ours says is not found out for each of them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - documented as the way not to look for the caller
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Their ordinary news is noise beside ours; a client's mistake is not our error.
     for name, quiet in (

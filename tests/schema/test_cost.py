@@ -50,6 +50,14 @@ def codes(result: ExecutionResult) -> list[str]:
     return [(error.extensions or {}).get("code") for error in result.errors or ()]
 
 
+def test_a_fragment_that_asks_for_what_an_object_never_is_costs_nothing() -> None:
+    """By way of an interface, which both are, it is a valid document."""
+    without = "... on InvalidInput { reason ... on Refusal { code } }"
+    within = "... on InvalidInput { reason ... on Refusal { code ... on Conflict { grantId } } }"
+    head = "mutation ($input: EndGrantInput!) { endGrant(input: $input)"
+    assert cost(f"{head} {{ {within} }} }}") == cost(f"{head} {{ {without} }} }}")
+
+
 # -- what it comes to --------------------------------------------------------------------------------------------------
 
 
