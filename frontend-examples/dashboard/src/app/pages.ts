@@ -25,6 +25,38 @@ export const PAGES: readonly PageEntry[] = [
     page: lazy(() => import('../pages/grants/GrantsPage')),
     detail: lazy(() => import('../pages/grants/GrantPage')),
   },
+  {
+    path: 'budgets',
+    name: 'Budgets',
+    isFor: ({ can }) => can('budgets:read'),
+    page: lazy(() => import('../pages/budgets/BudgetsPage')),
+  },
+  {
+    path: 'holds',
+    name: 'Budget reservations',
+    isFor: ({ can }) => can('reservations:list'),
+    page: lazy(() => import('../pages/holds/HoldsPage')),
+  },
+  {
+    path: 'events',
+    name: 'Events',
+    isFor: ({ can }) => can('compute:quotas:read') || can('events:read'),
+    page: lazy(() => import('../pages/events/EventsPage')),
+  },
+  {
+    path: 'webhooks',
+    name: 'Webhooks',
+    isFor: ({ can }) => can('webhooks:read'),
+    page: lazy(() => import('../pages/webhooks/WebhooksPage')),
+    detail: lazy(() => import('../pages/webhooks/WebhookPage')),
+  },
+  {
+    path: 'tenants',
+    name: 'Tenants and keys',
+    isFor: ({ can }) => can('tenancy:read'),
+    page: lazy(() => import('../pages/tenants/TenantsPage')),
+    detail: lazy(() => import('../pages/tenants/TenantPage')),
+  },
 ];
 
 export function pagesFor(session: Session): PageEntry[] {

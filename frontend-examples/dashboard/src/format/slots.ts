@@ -19,6 +19,7 @@ export function showSlotHours(slotMs: string | bigint): string {
 
 export function showShare(share: number): string {
   if (share > 0 && share < 0.01) return 'under 1%';
+  if (share > 0.99 && share < 1) return '99%'; // what is not all of it must not look so
   return `${Math.round(share * 100)}%`;
 }
 

@@ -5,6 +5,7 @@ export type Change =
   | { kind: 'capacity'; id: string }
   | { kind: 'budget'; tenantId: string; scope: string | null }
   | { kind: 'tenancy' }
+  | { kind: 'webhook' }
   /** The socket was lost: anything may have happened meanwhile. */
   | { kind: 'anything' };
 

@@ -26,9 +26,10 @@ export async function openSession(key: string, signOut: (why?: string) => void):
   const events = new EventLog(link, changes, isRoot);
   const can: Session['can'] = (permission) => allows(viewer.apiKey.permissions, permission);
   const session = { link, changes, events, viewer, isRoot, tenantId: viewer.tenant.id, can, signOut };
-  if (can('compute:quotas:read')) {
+  const wanted = { grants: can('compute:quotas:read'), budgets: can('events:read') };
+  if (wanted.grants || wanted.budgets) {
     const end = await link.client.query(StreamEndDocument, { all: isRoot }).toPromise();
-    events.start(end.data?.eventsCursor ?? null);
+    events.start(end.data?.eventsCursor ?? null, wanted);
   }
   tellWhenBack(link, changes);
   return { session };
