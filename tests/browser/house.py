@@ -14,19 +14,21 @@ from typing import Any, Final
 import httpx2
 from playwright.async_api import Browser, Page, expect
 
-from domain.terms import DAY_MS
-from server.demo.world import RESERVATIONS, Builder, World
-from storage.database import Database
+from domain.terms import DAY_MS, HOUR_MS
+from server.demo.world import RESERVATIONS, Builder, World, instant, must, root_caller
 from tests.faults.serving import Served
 from tests.ports import reserved_port
-from workers.authority import new_secret
-from workers.runtime import Runtime, RuntimeOptions
+from workers.authority import ensure_root, new_secret
+from workers.runtime import RuntimeOptions, running
 
 REPOSITORY: Final = Path(__file__).parents[2]
 BUILT: Final = REPOSITORY / "server" / "static" / "dashboard" / "index.html"
 AXE: Final = REPOSITORY / "frontend-examples" / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+SCREENSHOTS: Final = Path(__file__).parent / "screenshots"
+"""Each page, for whoever reviews it."""
 PATIENCE_MS: Final = 60_000
 """For anything that a page should come to: generous, since tests share their machine."""
+QUIET: Final = RuntimeOptions(runs_jobs=False)
 H100, L4 = (reservation["reservation_id"] for reservation in RESERVATIONS)
 
 
@@ -34,6 +36,7 @@ H100, L4 = (reservation["reservation_id"] for reservation in RESERVATIONS)
 class House:
     """The server, its keys, and a script's way to it."""
 
+    url: str
     served: Served
     world: World
     client: httpx2.AsyncClient
@@ -77,13 +80,49 @@ class House:
             **changes,
         }
         made = await self.change("createGrant", given, fields="... on Grant { id }")
+        assert made["__typename"] == "Grant", made
         grant_id: str = made["id"]
         return grant_id
 
-    async def restart(self) -> None:
-        self.served.stop()
-        self.served.start()
-        await self.served.ready(self.client)
+    async def hold(self, amount: int, *, tenant: str, unit: str = "CREDITS", agent: str = "drain") -> str:
+        """A hold that an agent of the tenant makes; its id."""
+        given = {
+            "idempotencyKey": f"hold-{next(self._numbers)}",
+            "subject": {"tenant": tenant, "agent": agent},
+            "action": {"kind": "llm.completion", "name": "large"},
+            "estimate": {"unit": unit, "amount": amount},
+            "overagePolicy": "ALLOW_IF_AVAILABLE",
+        }
+        made = await self.change(
+            "reserveBudget", given, key=self.world.tenant_keys[tenant], fields="... on BudgetHold { reservationId }"
+        )
+        assert made["__typename"] == "BudgetHold", made
+        reservation_id: str = made["reservationId"]
+        return reservation_id
+
+    async def commit(self, reservation_id: str, amount: int, *, tenant: str) -> None:
+        actual = {"unit": "CREDITS", "amount": amount}
+        given = {"reservationId": reservation_id, "idempotencyKey": f"pay-{reservation_id}", "actual": actual}
+        answer = await self.change("commitBudget", given, key=self.world.tenant_keys[tenant])
+        assert answer["__typename"] == "BudgetCommit", answer
+
+    async def grant_elsewhere(self) -> str:
+        """A grant that another node makes, whether the server runs or not; its id."""
+        async with running(self.url, options=QUIET) as node:
+            now = await instant(node)
+            made = await node.grants.create(
+                root_caller("root"),
+                tenant_id="root",
+                account_id=self.world.account_id,
+                reservation_id=H100,
+                grant_tenant_id="bluefin",
+                project_id=None,
+                slots=1,
+                starts_at=now,
+                ends_at=now + HOUR_MS,
+                idempotency_key=f"elsewhere-{next(self._numbers)}",
+            )
+            return must(made).grant.grant_id
 
 
 @asynccontextmanager
@@ -96,22 +135,15 @@ async def open_house(url: str, folder: Path) -> AsyncIterator[House]:
         served.start()
         try:
             await served.ready(client)
-            yield House(served, world, client)
+            yield House(url, served, world, client)
         finally:
             served.stop()
 
 
 async def _furnish(url: str, world: World) -> None:
-    database = await Database.open(url)
-    try:
-        node = Runtime(database, options=RuntimeOptions(runs_jobs=False))
-        try:
-            await node.open(root_key=world.root_key)
-            await Builder(node, world, root_tenant="root").build()
-        finally:
-            await node.stop()
-    finally:
-        await database.close()
+    async with running(url, options=QUIET) as node:
+        await ensure_root(node.database, root_tenant_id="root", root_key=world.root_key, clock=node.clock)
+        await Builder(node, world, root_tenant="root").build()
 
 
 @dataclass
@@ -137,7 +169,7 @@ class Visit:
 
 @asynccontextmanager
 async def visiting(browser: Browser, house: House, **options: Any) -> AsyncIterator[Visit]:
-    context = await browser.new_context(locale="en-GB", timezone_id="Europe/Vienna", **options)
+    context = await browser.new_context(locale="en-GB", timezone_id="Europe/Vienna", reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE_MS)
     visit = Visit(house, await context.new_page())
     visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
@@ -155,7 +187,8 @@ FIND_VIOLATIONS: Final = """async (tags) => {
 TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
 
-async def violations(page: Page) -> list[str]:
-    """What axe finds against WCAG 2.2 A and AA, each with the element it is about."""
-    await page.evaluate(AXE.read_text())
-    return [str(violation) for violation in await page.evaluate(FIND_VIOLATIONS, list(TAGS))]
+async def violations(page: Page, rules: tuple[str, ...] = TAGS) -> list[str]:
+    """What axe finds against WCAG 2.2 A and AA, or against these rules, each with the element it is about."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
+    return [str(violation) for violation in await page.evaluate(FIND_VIOLATIONS, list(rules))]

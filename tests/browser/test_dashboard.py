@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.chromium import needs_chromium, opened_browser
-from tests.browser.house import BUILT, L4, PATIENCE_MS, House, Visit, open_house, visiting
+from tests.browser.house import AXE, BUILT, L4, PATIENCE_MS, SCREENSHOTS, House, Visit, open_house, violations, visiting
 from tests.databases import Databases
 
 pytestmark = [
     needs_chromium,
     pytest.mark.skipif(not BUILT.exists(), reason="the dashboard is not built: make dashboard (it needs Node)"),
 ]
+
+PAGES = {
+    "capacity": "capacity",
+    "find-a-fit": "capacity?fit=1",
+    "grants": "grants",
+    "budgets": "budgets",
+    "budget-reservations": "holds?tenant=quarry",
+    "events": "events",
+    "webhooks": "webhooks",
+    "tenants": "tenants",
+    "tenant": "tenants/bluefin",
+    "nothing": "no/such/page",
+}
+DESK: ViewportSize = {"width": 1360, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +122,151 @@ async def test_a_refusal_is_explained_with_what_is_in_the_way_and_with_the_field
     await form.get_by_role("button", name="Grant 8 slots").click()
     await expect(form.get_by_role("alert").first).to_contain_text("field “")
     await expect(form.locator(":invalid, [aria-invalid=true]")).to_have_count(1)
+
+
+async def test_a_budget_drains_and_goes_over_its_limit_before_ones_eyes(visit: Visit) -> None:
+    house, page = visit.house, visit.page
+    await visit.sign_in(path="budgets?tenant=lantern")
+    await visit.is_live()
+    table = page.get_by_role("table")
+    await expect(table).to_contain_text("tenant:lantern")
+    hundred = {"unit": "CREDITS", "amount": 100}
+    wanted = {"scope": "tenant:lantern/agent:drain", "unit": "CREDITS", "allocated": hundred}
+    await house.change("createBudget", wanted, key=house.world.tenant_keys["lantern"])
+    row = table.get_by_role("row").filter(has_text="agent:drain")
+    await expect(row).to_contain_text("100 credits")
+    held = await house.hold(60, tenant="lantern")
+    await expect(row.get_by_role("cell").nth(4)).to_have_text("60 credits")
+    await house.commit(held, 60, tenant="lantern")
+    await expect(row.get_by_role("cell").nth(3)).to_have_text("60 credits")
+    await expect(row.get_by_role("cell").nth(5)).to_have_text("40 credits")
+    held = await house.hold(30, tenant="lantern")
+    await house.commit(held, 90, tenant="lantern")
+    await expect(row).to_contain_text("over limit")
+    await row.get_by_role("button", name="Freeze").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Freeze", exact=True).click()
+    await expect(row).to_contain_text("frozen")
+
+
+async def test_a_hold_is_released_by_force(visit: Visit) -> None:
+    house, page = visit.house, visit.page
+    await visit.sign_in(path="holds?tenant=quarry")
+    await visit.is_live()
+    await expect(page.get_by_text("Nothing was ever held.")).to_be_visible()
+    await house.hold(100_000_000, tenant="quarry", unit="USD_MICROCENTS", agent="planner")
+    row = page.get_by_role("table").get_by_role("row").nth(1)
+    await expect(row).to_contain_text("$1.00")
+    await row.get_by_role("button", name="Release").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Release it").click()
+    await expect(row).to_contain_text("released")
+
+
+async def test_the_stream_goes_on_after_a_restart_without_a_gap_or_a_double(browser: Browser, house: House) -> None:
+    async with visiting(browser, house) as visit:
+        await visit.sign_in(path="events?kind=reservation-grant.")
+        await visit.is_live()
+        table = visit.page.get_by_role("table", name="Events since this tab was opened")
+        before = await house.grant(slots=1)
+        await expect(table.locator(f"a[href*='{before}']").first).to_be_visible()
+        house.served.kill()
+        await expect(visit.page.locator(".live")).to_have_attribute("data-state", "lost")
+        meanwhile = await house.grant_elsewhere()
+        house.served.start()
+        await house.served.ready(house.client)
+        after = await house.grant(slots=1)
+        await visit.is_live()
+        for grant_id in (before, meanwhile, after):
+            rows = table.get_by_role("row").filter(has=visit.page.locator(f"a[href*='{grant_id}']"))
+            for what in ("created", "active"):
+                await expect(rows.filter(has_text=f"reservation-grant.{what}")).to_have_count(1)
+
+
+async def test_a_key_is_shown_once_and_signs_in_as_its_tenant(visit: Visit, browser: Browser) -> None:
+    page = visit.page
+    await visit.sign_in(path="tenants/bluefin")
+    await page.get_by_role("button", name="New key…").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("watcher")
+    await dialog.get_by_label("It may").select_option(label="Only look")
+    await dialog.get_by_role("button", name="Make the key").click()
+    secret = await page.locator(".secret code").inner_text()
+    await page.get_by_role("button", name="I have kept it").click()
+    await expect(page.get_by_role("row").filter(has_text="watcher")).to_be_visible()
+    assert secret not in await page.content()
+    async with visiting(browser, visit.house) as other:
+        await other.sign_in(secret, path="")
+        await expect(other.page.get_by_role("heading", level=1)).to_have_text("Grants")
+        await expect(other.page.get_by_role("link", name="Capacity")).to_have_count(0)
+        await other.go("tenants")
+        await expect(other.page.get_by_role("button", name="New key…")).to_have_count(0)
+        assert other.complaints == []
+
+
+async def test_a_webhook_with_a_wrong_address_is_refused_at_its_field(visit: Visit) -> None:
+    page = visit.page
+    await visit.sign_in(path="webhooks")
+    await page.get_by_role("button", name="New webhook…").click()
+    dialog = page.get_by_role("dialog")
+    address = dialog.get_by_label("URL")
+    await address.fill("ftp://hooks.example.com/earmark")
+    await dialog.get_by_label("budget.exhausted").check()
+    await dialog.get_by_role("button", name="Subscribe it").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("field “URL”")
+    await expect(address).to_have_attribute("aria-invalid", "true")
+    await address.fill("https://hooks.example.com/earmark")
+    await dialog.get_by_role("button", name="Subscribe it").click()
+    await expect(page.locator(".secret")).to_be_visible()
+    await page.get_by_role("button", name="I have kept it").click()
+    await page.get_by_role("link", name="https://hooks.example.com/earmark").click()
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.locator(".lead")).to_contain_text("paused")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: make dashboard (it needs Node)")
+@pytest.mark.timeout(300)
+async def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(visit: Visit) -> None:
+    page, house = visit.page, visit.house
+    await page.set_viewport_size(DESK)
+    await visit.go("")
+    found = {"sign-in": await looked_at(page, "sign-in")}
+    await visit.sign_in()
+    active = await house.ask("{ grants(all: true, state: ACTIVE, first: 1) { nodes { id } } }")
+    for name, path in {**PAGES, "grant": f"grants/{active['grants']['nodes'][0]['id']}"}.items():
+        await visit.go(path)
+        await visit.is_live()
+        found[name] = await looked_at(page, name)
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: make dashboard (it needs Node)")
+async def test_a_dialog_is_accessible_and_gives_the_focus_back(visit: Visit) -> None:
+    page = visit.page
+    await page.set_viewport_size(DESK)
+    await visit.sign_in(path="budgets?tenant=northwind")
+    button = page.get_by_role("button", name="Fund").first
+    await button.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    assert await looked_at(page, "dialog") == []
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(button).to_be_focused()
+
+
+async def looked_at(page: Page, name: str) -> list[str]:
+    """What axe has to say about the page, and whether it runs out of a phone's screen. Leaves pictures of it."""
+    await expect(page.locator("h1, h2").first).to_be_visible()
+    await expect(page.locator(".waiting")).to_have_count(0)
+    SCREENSHOTS.mkdir(exist_ok=True)
+    wrong = await violations(page)
+    await page.screenshot(path=SCREENSHOTS / f"{name}.png", animations="disabled")
+    await page.set_viewport_size(PHONE)
+    await page.screenshot(path=SCREENSHOTS / f"{name}-phone.png", animations="disabled")
+    if await page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+        wrong.append("wider than a phone")
+    await page.set_viewport_size(DESK)
+    await page.emulate_media(color_scheme="dark")
+    wrong += await violations(page, ("color-contrast",))
+    await page.screenshot(path=SCREENSHOTS / f"{name}-dark.png", animations="disabled")
+    await page.emulate_media(color_scheme="light")
+    return wrong

@@ -19,6 +19,10 @@ export function Shell() {
   useEffect(() => {
     if (parts.length === 0 && first) go([first.path], {}, { replace: true });
   }, [parts.length, first]);
+  useEffect(() => {
+    // On a narrow screen the pages are a strip that is longer than the screen.
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [parts[0]]);
   return (
     <TenantsProvider>
       <a className="skip" href="#content">Skip to the content</a>

@@ -1,6 +1,9 @@
 import { useEffect, useId, useRef, type ReactNode } from 'react';
 import { Button } from './Button';
 
+/** Where somebody begins: at the first field, or at the button that does nothing. */
+const BEGINS = '.form input, .form select, .form-end .button';
+
 interface DialogProps {
   title: string;
   onClose: () => void;
@@ -15,6 +18,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>(BEGINS)?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

@@ -25,7 +25,7 @@ export function Table<Row>({ caption, columns, rows, keyOf, markOf }: TableProps
         {rows.map((row) => (
           <tr key={keyOf(row)} role="row" data-mark={markOf?.(row)}>
             {columns.map(({ name, cell, isNumber }) => (
-              <td key={name} role="cell" data-label={name} className={isNumber ? 'number' : undefined}>{cell(row)}</td>
+              <td key={name} role="cell" data-label={name} className={isNumber ? 'number' : undefined}><div className="cell">{cell(row)}</div></td>
             ))}
           </tr>
         ))}

@@ -23,7 +23,7 @@ const WINDOWS = [
 type Window = (typeof WINDOWS)[number]['value'];
 
 export function History({ filter, onTie }: { filter: EventFilter; onTie: (id: string) => void }) {
-  const [chosen, choose] = useState<Window>('');
+  const [chosen, choose] = useState<Window>('1h');
   const [until] = useState(serverNow);
   const ms = WINDOWS.find(({ value }) => value === chosen)?.ms ?? 0;
   return (
