@@ -65,9 +65,9 @@ class House:
         }}"""
         return (await self.ask(document, key=key, input=given))[name]
 
-    async def grant(self, **changes: Any) -> str:
-        """A grant of two slots for Bluefin on the first reservation, from now on for a day; its id."""
-        now = int(time.time() * 1000)
+    async def grant(self, *, days_ahead: int = 0, **changes: Any) -> str:
+        """A grant of two slots for Bluefin on the first reservation, for a day; its id."""
+        now = int(time.time() * 1000) + days_ahead * DAY_MS
         given = {
             "tenantId": "root",
             "accountId": self.world.account_id,
@@ -106,10 +106,10 @@ class House:
         answer = await self.change("commitBudget", given, key=self.world.tenant_keys[tenant])
         assert answer["__typename"] == "BudgetCommit", answer
 
-    async def grant_elsewhere(self) -> str:
+    async def grant_elsewhere(self, *, days_ahead: int) -> str:
         """A grant that another node makes, whether the server runs or not; its id."""
         async with running(self.url, options=QUIET) as node:
-            now = await instant(node)
+            now = await instant(node) + days_ahead * DAY_MS
             made = await node.grants.create(
                 root_caller("root"),
                 tenant_id="root",

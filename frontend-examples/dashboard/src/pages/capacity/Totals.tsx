@@ -19,7 +19,7 @@ export function Totals({ heads, count }: { heads: readonly CapacityHeadFragment[
       <Figure name="Granted now" value={group(granted)} note={total ? showShare(granted / total) : undefined} />
       <Figure name="Granted, idle" value={group(idle)} note={granted ? showShare(idle / granted) : undefined} tone={idle > 0 ? 'warn' : undefined} />
       <Figure name="Free" value={group(add((head) => head.free))} />
-      <Figure name="Short" value={group(shortfall)} note={shortfall ? 'more granted than held' : undefined} tone={shortfall ? 'bad' : undefined} />
+      <Figure name="Short" value={group(shortfall)} tone={shortfall ? 'bad' : undefined} />
     </dl>
   );
 }

@@ -11,12 +11,15 @@ import { tieOf } from './filter';
 interface EventTableProps {
   events: readonly Happening[];
   caption: string;
+  /** Rows come in by themselves, and are marked for a moment. */
+  isLive?: boolean;
   /** Shows only what belongs together. */
   onTie: (id: string) => void;
 }
 
-export function EventTable({ events, caption, onTie }: EventTableProps) {
-  return <Table caption={caption} columns={columnsFor(onTie)} rows={events} keyOf={({ id }) => id} markOf={() => 'new'} />;
+export function EventTable({ events, caption, isLive = false, onTie }: EventTableProps) {
+  const markOf = () => (isLive ? 'new' : undefined);
+  return <Table caption={caption} columns={columnsFor(onTie)} rows={events} keyOf={({ id }) => id} markOf={markOf} />;
 }
 
 function columnsFor(onTie: (id: string) => void): Column<Happening>[] {
@@ -30,8 +33,8 @@ function columnsFor(onTie: (id: string) => void): Column<Happening>[] {
   ];
 }
 
-const BAD = /denied|exhausted|over_limit_entered|debt_incurred|anomaly|spike|cancelled|shortfall|failed|unavailable|blocked/;
-const WARN = /frozen|expired|ended|threshold|ending|closed|suspended|revoked|slow/;
+const BAD = /denied|exhausted|over_limit_entered|debt_incurred|anomaly|spike|cancelled|short|failed|unavailable|blocked/;
+const WARN = /overage|frozen|expired|ended|threshold|ending|closed|suspended|revoked|slow/;
 const GOOD = /created|active|funded|exited|repaid|unfrozen|reactivated/;
 
 function toneOf(type: string): Tone {

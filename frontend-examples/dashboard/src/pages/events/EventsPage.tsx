@@ -41,7 +41,7 @@ export default function EventsPage() {
           <span className="soft small push">{isPaused ? 'paused' : plural(shown.length, 'event')}</span>
         </header>
         {shown.length > 0
-          ? <EventTable events={shown} caption="Events since this tab was opened, the newest first" onTie={setAbout} />
+          ? <EventTable isLive events={shown} caption="Events since this tab was opened, the newest first" onTie={setAbout} />
           : <Empty title={about || kind ? 'Nothing of this kind yet.' : 'Nothing has happened yet.'}><p>It appears here the moment it does. What happened earlier is below.</p></Empty>}
       </section>
       <History filter={filter} onTie={setAbout} />
