@@ -26,7 +26,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test conformance dashboard check bench chaos fuzz lock format lint types contracts clean
+.PHONY: help setup dev demo test conformance dashboard check bench chaos fuzz soak lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
