@@ -44,6 +44,13 @@ class Subscriber(Listener):
         self.is_closed = True
         super().connection_lost(exc)
 
+    def end(self) -> str | None:
+        """How the server ended it: with a word and the cursor to resume with, or, since nobody answered its pings either,
+        by hanging up. None as long as it has not."""
+        if self.errors:
+            return str(self.errors[0]["extensions"]["code"])
+        return "the socket was closed" if self.is_closed else None
+
     def _take(self, kind: int, text: bytes) -> None:
         if b'"errors":' in text:  # that is how a stream is ended
             self.errors += json.loads(text)["payload"]["errors"]
@@ -76,13 +83,6 @@ class SlowReader(Subscriber):
     def read_on(self) -> None:
         assert self._transport is not None, "it is open"
         self._transport.resume_reading()
-
-    def end_of_stream(self) -> str | None:
-        """How the server ended it: with a word and the cursor to resume with, or, since nobody answered its pings either,
-        by hanging up. None as long as it has not."""
-        if self.errors:
-            return str(self.errors[0]["extensions"]["code"])
-        return "the socket was closed" if self.is_closed else None
 
 
 _LAST: Final = "select coalesce((select last_seq from event_stream where tenant_id = $1), 0)"

@@ -26,6 +26,7 @@ ACTION: Final = {"kind": "llm.completion", "name": "gpt"}
 TERM_MS: Final = 3_000
 """Of the grants that are made: they come to their end during the soak."""
 TOUCH_TTL_MS: Final = 5_000
+TOUCHED_EACH: Final = 10
 GRANTS_SHARE: Final = 0.3
 """Of the commands that nobody is told of."""
 AT_ONCE: Final = 8
@@ -50,7 +51,7 @@ class Load:
     # -- before ----------------------------------------------------------------------------------------------------
 
     async def touch_everything(self) -> None:
-        """Every reservation and every budget once, so that the server has it in memory."""
+        """Every reservation, and some budgets of every tenant, whose others come into memory with them."""
         size = self._world.size
         await self._each(range(size.reservations), self._touch_reservation)
         await self._each(range(size.tenants), self._touch_budgets)
@@ -72,10 +73,8 @@ class Load:
         await self._create(connection, number, tenant=self._unwatched())
 
     async def _touch_budgets(self, connection: KeepAlive, tenant: int) -> None:
-        holds = [
-            self._hold(tenant, agent, ttlMs=TOUCH_TTL_MS, gracePeriodMs=0)
-            for agent in range(1, self._world.size.budgets_each)
-        ]
+        agents = range(1, min(TOUCHED_EACH + 1, self._world.size.budgets_each))
+        holds = [self._hold(tenant, agent, ttlMs=TOUCH_TTL_MS, gracePeriodMs=0) for agent in agents]
         answer = await self._ask(connection, TOUCH, {"reservations": holds}, key=self._world.secrets[tenant])
         wrong = [each for each in answer["outcomes"] if each["kind"] != "BudgetHold"]
         assert not wrong, wrong[:3]

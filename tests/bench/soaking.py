@@ -228,7 +228,8 @@ class Soak:
         deadline = time.monotonic() + WITHIN_S
         while (seen := await self._metric("earmark_subscribers")) < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{seen:.0f} of {count} subscribers are open")
+                ends = [watch.subscriber.end() for watch in self._watches if watch.subscriber.end()]
+                raise TimeoutError(f"{seen:.0f} of {count} subscribers are open; ended: {ends[:5]}")
             await asyncio.sleep(POLL_S * 4)
 
     async def _check_all(self, connection: Connection, when: str) -> None:
@@ -268,8 +269,8 @@ class Soak:
         """It reads what was on its way, finds that it was ended, and gets the rest by the last cursor that it has."""
         cut = await self._metric("earmark_subscribers_cut_total", 'reason="slow"')
         slow.read_on()
-        await _until(lambda: slow.end_of_stream() is not None)
-        ended = slow.end_of_stream()
+        await _until(lambda: slow.end() is not None)
+        ended = slow.end()
         self._findings.expect(
             ended is not None,
             f"who does not read: {slow.count:,} messages on their way, then {ended} ({cut:.0f} cut as slow)",

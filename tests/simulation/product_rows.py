@@ -97,7 +97,7 @@ async def _segments(connection: Connection) -> list[Row]:
     return [{**dict(row), "from_ms": row["from_at"], "to_ms": row["to_at"]} for row in await connection.fetch(sql)]
 
 
-FOR_OPERATORS = ("api_key.", "tenant.created")
+FOR_OPERATORS = ("api_key.", "system.", "tenant.created")
 
 
 async def read_streams(connection: Connection) -> dict[str, list[Row]]:
