@@ -30,6 +30,8 @@ BENCHES: Final = {
     "http": "tests.bench.http_edge",
     "fanout": "tests.bench.fanout",
     "nodes": "tests.bench.nodes",
+    "stress": "tests.bench.stress",
+    "peer": "tests.bench.peer",
 }
 REPETITIONS: Final = 5
 SECONDS: Final = 2.0
