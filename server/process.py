@@ -26,7 +26,8 @@ from storage.migrate import migrate
 
 if TYPE_CHECKING:
     from storage.embedded import EmbeddedPostgres
-    from workers.runtime import Runtime
+    from workers.garbage import spare_what_stays
+from workers.runtime import Runtime
 
 log = logging.getLogger("earmark.server")
 
@@ -256,6 +257,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            spare_what_stays()
             port = self.servers[0].sockets[0].getsockname()[1]
             host = self.config.host if ":" not in self.config.host else f"[{self.config.host}]"
             self._started_callback(f"http://{host}:{port}")

@@ -22,6 +22,7 @@ from tests.bench.bench import Bench, Options
 from tests.bench.chart import write_chart
 from tests.bench.place import Place, durable_server
 from tests.bench.report import Report
+from workers.garbage import spare_what_stays
 
 BENCHES: Final = {
     "core": "tests.bench.core",
@@ -70,8 +71,11 @@ async def measure_all(names: Sequence[str], place: Place, options: Options, repo
         flush=True,
     )
     bench = Bench(place=place, options=options, report=report)
-    for name in names:
-        run: Callable[[Bench], Coroutine[Any, Any, None]] = importlib.import_module(BENCHES[name]).run
+    runs: list[Callable[[Bench], Coroutine[Any, Any, None]]] = [
+        importlib.import_module(BENCHES[name]).run for name in names
+    ]
+    spare_what_stays()  # as a node does: all variants have it alike
+    for run in runs:
         await run(bench)
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from tests.bench.demand import GrantRequest
 from tests.bench.naive import NaiveDesk, naive_pool
 from tests.bench.serving import ROOT_KEY
+from workers.garbage import spare_what_stays
 
 PATH: Final = "/api/compute/reservationGrants/create"
 
@@ -53,6 +54,7 @@ def application(url: str) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with naive_pool(url, by_range=False) as pool:
             app.state.desk = NaiveDesk(pool, by_range=False)
+            spare_what_stays()
             yield
 
     return Starlette(routes=[Route(PATH, create, methods=["POST"]), Route("/readyz", ready)], lifespan=lifespan)
