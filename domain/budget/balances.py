@@ -50,7 +50,7 @@ def move(
         budget.capped = capped
     budget.updated_at = now
     assert_in_range(budget)
-    state.touch_budget(budget)
+    state.touch_balances(budget)
     if budget.is_over_limit is not was_over:
         tell_over_limit(state, budget, now=now, origin=origin)
     used = used_before + reserved + spent

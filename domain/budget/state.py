@@ -49,6 +49,8 @@ class Changes:
     """Settings or status of the tenant row; its clock and version go with every flush anyway."""
     budgets: dict[tuple[str, Unit], Budget] = field(default_factory=dict)
     new_budgets: set[tuple[str, Unit]] = field(default_factory=set)
+    whole_budgets: set[tuple[str, Unit]] = field(default_factory=set)
+    """Those of which more than the balances may have changed."""
     reservations: dict[str, BudgetReservation] = field(default_factory=dict)
     new_reservations: set[str] = field(default_factory=set)
     policies: dict[str, Policy] = field(default_factory=dict)
@@ -205,6 +207,12 @@ class BudgetState:
         self.touch_budget(budget)
 
     def touch_budget(self, budget: Budget) -> None:
+        key = budget.scope_path, budget.unit
+        self.changes.budgets[key] = budget
+        self.changes.whole_budgets.add(key)
+
+    def touch_balances(self, budget: Budget) -> None:
+        """Nothing but its amounts, the mark of a cut charge, and the instant of that."""
         self.changes.budgets[budget.scope_path, budget.unit] = budget
 
     def add_reservation(self, reservation: BudgetReservation) -> None:

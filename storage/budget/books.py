@@ -23,10 +23,13 @@ from domain.replay import RequestKey
 from storage.budget.answers import answer_of, answer_row
 from storage.budget.audit_log import audit_row
 from storage.budget.rows import (
+    balances_row,
     budget_of,
     budget_row,
     debit_row,
     funding_row,
+    hold_row,
+    moved_head_row,
     policy_of,
     policy_row,
     reservation_of,
@@ -200,8 +203,11 @@ class Flush:
 
     tenant_ids: list[str] = field(default_factory=list)
     heads: list[dict[str, Any]] = field(default_factory=list)
+    moved_heads: list[dict[str, Any]] = field(default_factory=list)
     budgets: list[dict[str, Any]] = field(default_factory=list)
-    reservations: list[dict[str, Any]] = field(default_factory=list)
+    balances: list[dict[str, Any]] = field(default_factory=list)
+    new_holds: list[dict[str, Any]] = field(default_factory=list)
+    holds: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
     outbox: list[dict[str, Any]] = field(default_factory=list)
     debits: list[dict[str, Any]] = field(default_factory=list)
@@ -213,9 +219,11 @@ class Flush:
     revoked: list[dict[str, Any]] = field(default_factory=list)
 
     def changes(self) -> list[list[dict[str, Any]] | None]:
-        """The rows beside the heads, in the order that the functions take them."""
-        held = (self.budgets, self.reservations, self.answers, self.outbox, self.debits, self.fundings)
-        return [rows or None for rows in (*held, self.policies, self.windows, self.audit, self.registry, self.revoked)]
+        """The rows, in the order that the functions take them."""
+        held = (self.heads, self.moved_heads, self.budgets, self.balances, self.new_holds, self.holds)
+        added = (self.answers, self.outbox, self.debits, self.fundings)
+        governing = (self.policies, self.windows, self.audit, self.registry, self.revoked)
+        return [rows or None for rows in (*held, *added, *governing)]
 
     def add_changes(
         self,
@@ -229,16 +237,17 @@ class Flush:
         """Take in what changed in the books of one tenant. Its head carries the version that it becomes."""
         tenant_id = head.tenant.tenant_id
         self.tenant_ids.append(tenant_id)
-        self.heads.append(
-            tenant_row(
-                head.tenant,
-                next_expiry_at=head.next_expiry_at,
-                outbox_seq=head.outbox_seq,
-                updated_at=head.updated_at,
-            )
-        )
-        self.budgets.extend(budget_row(tenant_id, budget) for budget in changes.budgets.values())
-        self.reservations.extend(reservation_row(tenant_id, held) for held in changes.reservations.values())
+        self._add_head(head, is_whole=changes.tenant or head.is_new)
+        for key, budget in changes.budgets.items():
+            if key in changes.whole_budgets:
+                self.budgets.append(budget_row(tenant_id, budget))
+            else:
+                self.balances.append(balances_row(tenant_id, budget))
+        for reservation_id, held in changes.reservations.items():
+            if reservation_id in changes.new_reservations:
+                self.new_holds.append(reservation_row(tenant_id, held))
+            else:
+                self.holds.append(hold_row(tenant_id, held))
         self.answers.extend(answer_row(key, remembered) for key, remembered in changes.remembered.items())
         self.outbox.extend(_outbox_row(tenant_id, numbered, now) for numbered in events)
         self.debits.extend(debit_row(tenant_id, debit) for debit in changes.debits)
@@ -251,8 +260,24 @@ class Flush:
             self.registry.append({"tenant_id": tenant_id, "name": head.tenant.name, "created_at": made_at})
         self.revoked.extend({"key_id": key.key_id, "revoked_at": now} for key in changes.revoked_keys)
 
+    def _add_head(self, head: Head, *, is_whole: bool) -> None:
+        if not is_whole:
+            moved = moved_head_row(head.tenant, next_expiry_at=head.next_expiry_at, outbox_seq=head.outbox_seq)
+            self.moved_heads.append(moved)
+            return
+        self.heads.append(
+            tenant_row(
+                head.tenant,
+                next_expiry_at=head.next_expiry_at,
+                outbox_seq=head.outbox_seq,
+                updated_at=head.updated_at,
+            )
+        )
 
-_FLUSH: Final = "select budget_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+
+_FLUSH: Final = """
+select budget_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+"""
 # A tenant is closed once, so this may cost a round trip of its own.
 _WHY_REVOKED: Final = """
 update api_key set revoked_reason = $3 where tenant_id = any ($1) and key_id = any ($2) and revoked_reason is null
@@ -263,7 +288,7 @@ async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     """Write the turn in one statement, and in another why keys went with their tenant.
 
     Raises a serialization failure when a head has moved on since it was read."""
-    await connection.execute(_FLUSH, flush.tenant_ids[0], flush.tenant_ids, flush.heads, *flush.changes())
+    await connection.execute(_FLUSH, flush.tenant_ids[0], flush.tenant_ids, *flush.changes())
     if flush.revoked:
         keys = [row["key_id"] for row in flush.revoked]
         await connection.execute(_WHY_REVOKED, flush.tenant_ids, keys, CASCADE_REASON)

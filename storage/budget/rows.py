@@ -94,6 +94,17 @@ def tenant_row(
     }
 
 
+def moved_head_row(tenant: Tenant, *, next_expiry_at: int | None, outbox_seq: int) -> dict[str, Any]:
+    """What every turn changes of a head."""
+    return {
+        "tenant_id": tenant.tenant_id,
+        "clock_at": tenant.clock_at,
+        "next_expiry_at": next_expiry_at,
+        "version": tenant.version,
+        "outbox_seq": outbox_seq,
+    }
+
+
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +154,22 @@ def budget_row(tenant_id: str, budget: Budget) -> dict[str, Any]:
         "created_at": budget.created_at,
         "updated_at": budget.updated_at,
         "closed_at": budget.closed_at,
+    }
+
+
+def balances_row(tenant_id: str, budget: Budget) -> dict[str, Any]:
+    """What holding and spending change of a budget."""
+    return {
+        "tenant_id": tenant_id,
+        "scope_path": budget.scope_path,
+        "unit": budget.unit,
+        "budget_id": budget.budget_id,
+        "allocated": budget.allocated,
+        "reserved": budget.reserved,
+        "spent": budget.spent,
+        "debt": budget.debt,
+        "capped": budget.capped,
+        "updated_at": budget.updated_at,
     }
 
 
@@ -198,6 +225,23 @@ def reservation_row(tenant_id: str, reservation: BudgetReservation) -> dict[str,
         "extensions_used": reservation.extensions_used,
         "status": reservation.status,
         "metadata": reservation.metadata,
+        "charged": reservation.charged,
+        "debts": reservation.debts,
+        "finalized_at": reservation.finalized_at,
+        "committed_metadata": reservation.committed_metadata,
+        "metrics": reservation.metrics,
+        "release_reason": reservation.release_reason,
+    }
+
+
+def hold_row(tenant_id: str, reservation: BudgetReservation) -> dict[str, Any]:
+    """What settling and extending change of a reservation."""
+    return {
+        "tenant_id": tenant_id,
+        "reservation_id": reservation.reservation_id,
+        "expires_at": reservation.expires_at,
+        "extensions_used": reservation.extensions_used,
+        "status": reservation.status,
         "charged": reservation.charged,
         "debts": reservation.debts,
         "finalized_at": reservation.finalized_at,

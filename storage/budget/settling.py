@@ -11,7 +11,8 @@ from storage.replay import request_columns
 
 _SETTLE: Final = """
 select * from budget_settle(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, $23, $24
 )
 """
 
@@ -23,6 +24,6 @@ async def settle_books(connection: AnyConnection, premises: Premises, flush: Flu
     """
     assert not flush.revoked, "closing a tenant takes its lock"
     asked = request_columns(premises.unanswered)
-    row = await connection.fetchrow(_SETTLE, *premises.columns(flush.tenant_ids), *asked, flush.heads, *flush.changes())
+    row = await connection.fetchrow(_SETTLE, *premises.columns(flush.tenant_ids), *asked, *flush.changes())
     assert row is not None, "the function gives one row"
     return Verdict(row["verdict"]), row["now_ms"]

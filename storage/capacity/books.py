@@ -23,6 +23,7 @@ from storage.capacity.rows import (
     grant_row,
     instance_of,
     instance_row,
+    moved_head_row,
     reservation_of,
     reservation_row,
     segment_of,
@@ -259,6 +260,7 @@ class Flush:
     """Everything that one turn writes."""
 
     heads: list[dict[str, Any]] = field(default_factory=list)
+    moved_heads: list[dict[str, Any]] = field(default_factory=list)
     new_grants: list[dict[str, Any]] = field(default_factory=list)
     grants: list[dict[str, Any]] = field(default_factory=list)
     instances: list[dict[str, Any]] = field(default_factory=list)
@@ -268,17 +270,25 @@ class Flush:
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.heads or self.answers)
+        return bool(self.heads or self.moved_heads or self.answers)
+
+    @property
+    def keys(self) -> list[str]:
+        """Of the heads."""
+        return [head["key"] for head in (*self.heads, *self.moved_heads)]
 
     def changes(self) -> list[list[dict[str, Any]] | None]:
-        """The rows beside the heads, in the order that the functions take them."""
-        changed = (self.new_grants, self.grants, self.instances, self.segments)
+        """The rows, in the order that the functions take them."""
+        changed = (self.heads, self.moved_heads, self.new_grants, self.grants, self.instances, self.segments)
         return [rows or None for rows in (*changed, self.outbox, self.locators, self.answers)]
 
     def add_changes(self, state: CapacityState, changes: Changes) -> None:
         """Take in what changed in one reservation, but for its events. Its head carries the version that it becomes."""
         key, turn = state.reservation.key, state.reservation.version
-        self.heads.append(reservation_row(state))
+        if changes.head:
+            self.heads.append(reservation_row(state))
+        else:
+            self.moved_heads.append(moved_head_row(state))
         for grant_id, grant in changes.grants.items():
             rows = self.new_grants if grant_id in changes.new_grants else self.grants
             rows.append(grant_row(key, grant, turn=turn))
@@ -321,10 +331,10 @@ class Flush:
         )
 
 
-_FLUSH: Final = "select capacity_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_FLUSH: Final = "select capacity_flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 
 async def flush_books(connection: AnyConnection, flush: Flush) -> None:
     """Write the turn in one statement. Raises a serialization failure when a head has moved on since it was read."""
-    keys = [head["key"] for head in flush.heads]
-    await connection.execute(_FLUSH, keys[0] if keys else "", keys, flush.heads, *flush.changes())
+    keys = flush.keys
+    await connection.execute(_FLUSH, keys[0] if keys else "", keys, *flush.changes())

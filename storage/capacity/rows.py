@@ -67,6 +67,18 @@ def reservation_row(state: CapacityState) -> dict[str, Any]:
     }
 
 
+def moved_head_row(state: CapacityState) -> dict[str, Any]:
+    """What every turn changes of a head."""
+    reservation, due = state.reservation, state.next_boundary()
+    return {
+        "key": reservation.key,
+        "clock_at": reservation.clock_at,
+        "next_boundary_at": due[0] if due else None,
+        "version": reservation.version,
+        "outbox_seq": reservation.outbox_seq,
+    }
+
+
 def grant_of(row: Row) -> Grant:
     """What many grants say is one object in all of them: a hundred thousand in memory are a fifth smaller so."""
     pieces = row["commitments"] or [(row["starts_at"], row["slots"])]

@@ -27,7 +27,8 @@ class CapacityPremises(Premises):
 
 _SETTLE: Final = """
 select * from capacity_settle(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    $25
 )
 """
 
@@ -39,7 +40,7 @@ async def settle_books(connection: AnyConnection, premises: CapacityPremises, fl
     """
     row = await connection.fetchrow(
         _SETTLE,
-        *premises.columns([head["key"] for head in flush.heads]),
+        *premises.columns(flush.keys),
         list(premises.tenants),
         list(premises.projects),
         list(premises.projects.values()),
@@ -48,7 +49,6 @@ async def settle_books(connection: AnyConnection, premises: CapacityPremises, fl
         [pool_id for pool_id, _ in premises.offers],
         [tenant_id for _, tenant_id in premises.offers],
         *request_columns(premises.unanswered),
-        flush.heads,
         *flush.changes(),
     )
     assert row is not None, "the function gives one row"

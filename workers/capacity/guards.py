@@ -167,7 +167,7 @@ class CapacityGuards:
             if state.changes:
                 causes = [NOBODY] * len(state.changes.events)
                 write_changes(flush, state, causes, now=now, platform_tenant_id="", ids=self._asker.ids)
-        if flush.heads:
+        if flush:
             await flush_books(connection, flush)
         await forget_grants(connection, list(states), operation=CREATE_GRANT)
 

@@ -220,7 +220,7 @@ async def test_a_head_that_is_not_there_has_moved(database_url: str) -> None:
         row = await connection.fetchrow(
             """
             select verdict from capacity_settle(0, 1000, array[$1], '{1}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
-                '{}', '{}', '{}', '{}', '{}', '[]', null, null, null, null, null, null, null)
+                '{}', '{}', '{}', '{}', '{}', null, null, null, null, null, null, null, null, null)
             """,
             reservation_key(ACCOUNT, FIRST),
         )
