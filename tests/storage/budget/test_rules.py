@@ -46,6 +46,7 @@ async def test_every_key_of_every_table_begins_with_the_tenant(connection: Conne
             for name in (
                 "answer",
                 "audit",
+                "burn",
                 "debit",
                 "evidence",
                 "evidence_of",
@@ -106,6 +107,54 @@ async def test_the_flush_tells_no_time_and_rolls_no_dice(connection: Connection)
     assert source.count("= any (p_tenants)") >= 7
 
 
+MANY = """
+with rows as (select n, lpad(n::text, 26, '0') as name from generate_series(1, 3000) n), more as (
+    insert into budget (
+        tenant_id, scope_path, unit, budget_id, allocated, reserved, spent, debt, overdraft_limit, capped, status,
+        rollover_policy, created_at
+    )
+    select $1, 'tenant:' || lower($1) || '/agent:' || name, 'TOKENS', 'bud_' || name, 9, 0, 0, 0, 0, false, 'ACTIVE', 'NONE',
+        0
+    from rows
+)
+insert into budget_reservation (
+    tenant_id, reservation_id, idempotency_key, subject, action, unit, estimate, scope_path, budgeted_scopes,
+    overage_policy, created_at, expires_at, ttl_ms, grace_ms, max_extensions, extensions_used, status, debts
+)
+select $1, 'rsv_' || name, name, '{}', '{}', 'TOKENS', 1, 'tenant:' || $1, array['tenant:' || $1], 'REJECT', 0, 9, 9, 0, 0, 0,
+    'ACTIVE', '{}'
+from rows
+"""
+NAME = f"{7:026}"
+BALANCES = [
+    {
+        "scope_path": f"tenant:{ACME.lower()}/agent:{NAME}",
+        "unit": "TOKENS",
+        "budget_id": f"bud_{NAME}",
+        "tenant_id": ACME,
+    }
+    | {"allocated": 9, "reserved": 1, "spent": 0, "debt": 0, "capped": False, "updated_at": 1}
+]
+HOLD = [
+    {"tenant_id": ACME, "reservation_id": f"rsv_{NAME}", "expires_at": 10, "extensions_used": 0, "status": "ACTIVE"}
+    | {"debts": []}
+]
+FLUSHED = {
+    what: f"""
+    select budget_flush(
+        $1, array[$1], null, (select json_agg(json_build_object(
+            'tenant_id', tenant_id, 'clock_at', clock_at, 'version', version + 1, 'outbox_seq', outbox_seq
+        )) from budget_tenant where tenant_id = $1), null, {places}, null, null, null, null, null, null, null, null, null
+    )
+    """
+    for what, places in {"balances": "$2, null, null", "holds": "null, null, $2"}.items()
+}
+READ = """
+select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) + pg_stat_get_xact_tuples_returned($1::regclass)
+from pg_index i where i.indrelid = $1::regclass
+"""
+
+
 # -- the layout of the hot rows ----------------------------------------------------------------------------------------
 
 
@@ -131,6 +180,21 @@ async def test_holding_and_settling_rewrites_no_index_of_the_balances(database_u
             "budget": 0,
             "budget_tenant": 0,
         }
+
+
+async def test_a_hold_touches_its_own_budgets_however_many_a_young_table_has(database_url: str) -> None:
+    """Plans are made when the tables were almost empty, and nobody has looked at them since."""
+    async with budget_world(database_url) as world:
+        await world.budget(PARENT)
+        await world.budget(CHILD)
+        accepted(await world.commit(await world.hold(1), 1))
+        await world.connection.execute(MANY, ACME)
+        for statement, row in (("budget", BALANCES), ("budget_reservation", HOLD)):
+            async with world.connection.transaction():
+                asked = "balances" if statement == "budget" else "holds"
+                await world.connection.execute(FLUSHED[asked], ACME, row)
+                read = await world.connection.fetchval(READ, statement)
+            assert 1 <= read < 20, (statement, read)
 
 
 async def test_a_page_of_the_newest_reservations_begins_where_the_last_one_ended(database_url: str) -> None:
