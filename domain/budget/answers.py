@@ -6,10 +6,18 @@ Plain immutable values with no reference into the state. Amounts are in the unit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from domain.amounts import Unit
 from domain.budget.records import FundingOperation
 from domain.budget.values import Balance, Caps, Decision, OveragePolicy
+
+
+class Allowance(NamedTuple):
+    """What is left of a minute that a policy limits, told once and never remembered: it is no part of what was decided."""
+
+    remaining: int
+    resets_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,7 @@ class ReserveAnswer:
     """Of the budgets that took part, from the widest scope down, after the hold."""
     reason_code: str | None = None
     retry_after_ms: int | None = None
+    allowance: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +52,7 @@ class EvaluateAnswer:
     caps: Caps | None = None
     reason_code: str | None = None
     retry_after_ms: int | None = None
+    allowance: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,7 @@ class CommitAnswer:
     released: int | None
     finalized_at: int
     balances: tuple[Balance, ...]
+    allowance: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

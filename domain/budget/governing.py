@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from domain.budget.answers import Allowance
 from domain.budget.commands import GRACE_DEFAULT_MS
 from domain.budget.records import (
     DEFAULT_EXTENSIONS_MAX,
@@ -127,6 +128,16 @@ def count_call(state: BudgetState, policy: Policy | None, kind: RateKind, now: i
         window.minute_at, window.count = _minute(now), 0
     window.count += 1
     state.touch_rate_window(window)
+
+
+def allowance_of(state: BudgetState, policy: Policy | None, kind: RateKind, now: int) -> Allowance | None:
+    """What is left of the minute; None without a limit."""
+    limit = _limit(policy, kind)
+    if policy is None or limit is None:
+        return None
+    window = state.rate_windows.get((policy.policy_id, kind))
+    used = window.count if window is not None and window.minute_at == _minute(now) else 0
+    return Allowance(remaining=max(0, limit - used), resets_at=_minute(now) + MINUTE_MS)
 
 
 def _limit(policy: Policy | None, kind: RateKind) -> int | None:

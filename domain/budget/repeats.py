@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from domain.budget.answers import ExtendAnswer, ReserveAnswer
+from domain.budget.answers import Allowance, CommitAnswer, EvaluateAnswer, ExtendAnswer, ReserveAnswer
 from domain.budget.commands import KeyedCommand
 from domain.budget.records import ReservationStatus
 from domain.budget.refusals import IdempotencyMismatch
@@ -17,6 +17,7 @@ from domain.budget.state import BudgetState
 from domain.outcomes import Accepted, Refusal
 
 Answer = TypeVar("Answer")
+Limited = TypeVar("Limited", ReserveAnswer, EvaluateAnswer, CommitAnswer)
 
 BudgetOutcome: TypeAlias = Accepted[Answer] | Repeated[Answer] | Refusal
 
@@ -40,6 +41,14 @@ def accept(state: BudgetState, command: KeyedCommand, answer: Answer, now: int) 
     remembered = RememberedAnswer(fingerprint=command.fingerprint, answer=answer, answered_at=now)
     state.remember(command.request_key, remembered)
     return Accepted(answer)
+
+
+def accept_limited(
+    state: BudgetState, command: KeyedCommand, answer: Limited, *, allowance: Allowance | None, now: int
+) -> Accepted[Limited]:
+    """The same, and this once it is told what is left of the minute."""
+    accepted = accept(state, command, answer, now)
+    return accepted if allowance is None else Accepted(replace(answer, allowance=allowance))
 
 
 def _told_anew(state: BudgetState, answer: object, now: int) -> object:

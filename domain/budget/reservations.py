@@ -12,7 +12,7 @@ from domain.budget.answers import EvaluateAnswer, ExtendAnswer, ReserveAnswer
 from domain.budget.balances import move
 from domain.budget.commands import Evaluate, Extend, ReservationCommand, Reserve
 from domain.budget.events import BudgetEvent, EventType, ReservationDenied
-from domain.budget.governing import count_call, extensions_of, grace_of, overage_of, ttl_of
+from domain.budget.governing import allowance_of, count_call, extensions_of, grace_of, overage_of, ttl_of
 from domain.budget.records import BudgetReservation, RateKind, ReservationStatus
 from domain.budget.refusals import (
     Denial,
@@ -21,7 +21,7 @@ from domain.budget.refusals import (
     ReservationExpired,
     ReservationFinalized,
 )
-from domain.budget.repeats import BudgetOutcome, accept, repeated
+from domain.budget.repeats import BudgetOutcome, accept, accept_limited, repeated
 from domain.budget.scopes import derive_scopes
 from domain.budget.shapes import check_evaluate, check_extend, check_reserve, overflows
 from domain.budget.state import BudgetState
@@ -53,7 +53,8 @@ def decide_reserve(state: BudgetState, command: Reserve, now: int) -> BudgetOutc
     if isinstance(verdict, Refusal):
         return verdict
     answer = _allowed(command, scopes, verdict, now) if command.dry_run else _hold(state, command, scopes, verdict, now)
-    return accept(state, command, answer, now)
+    allowance = allowance_of(state, verdict.policy, RateKind.RESERVATIONS, now)
+    return accept_limited(state, command, answer, allowance=allowance, now=now)
 
 
 def decide_evaluate(state: BudgetState, command: Evaluate, now: int) -> BudgetOutcome[EvaluateAnswer]:
@@ -70,12 +71,14 @@ def decide_evaluate(state: BudgetState, command: Evaluate, now: int) -> BudgetOu
         return refusal
     if (repeat := repeated(state, command, EvaluateAnswer, now)) is not None:
         return repeat
-    verdict = evaluate(state, scopes, command.estimate, now)
+    verdict, allowance = evaluate(state, scopes, command.estimate, now), None
     if isinstance(verdict, Denial):
         _tell_denied(state, command, scopes, verdict, now)
     elif isinstance(verdict, Refusal):
         return verdict
-    return accept(state, command, _evaluated(scopes, verdict, now), now)
+    else:
+        allowance = allowance_of(state, verdict.policy, RateKind.RESERVATIONS, now)
+    return accept_limited(state, command, _evaluated(scopes, verdict, now), allowance=allowance, now=now)
 
 
 def decide_extend(state: BudgetState, command: Extend, now: int) -> BudgetOutcome[ExtendAnswer]:

@@ -20,11 +20,11 @@ from domain.budget.events import (
     EventType,
     ReservationExpired,
 )
-from domain.budget.governing import count_call, refuse_rate, winning_policy
+from domain.budget.governing import allowance_of, count_call, refuse_rate, winning_policy
 from domain.budget.overage import Overage, settle_overage
 from domain.budget.records import Budget, BudgetReservation, RateKind, ReservationStatus
 from domain.budget.refusals import BudgetExceeded, OverdraftLimitExceeded, UnitMismatch
-from domain.budget.repeats import BudgetOutcome, accept, repeated
+from domain.budget.repeats import BudgetOutcome, accept, accept_limited, repeated
 from domain.budget.reservations import find_reservation, refuse_settled
 from domain.budget.shapes import check_commit, check_release, overflows
 from domain.budget.state import BudgetState
@@ -83,7 +83,8 @@ def decide_commit(state: BudgetState, command: Commit, now: int) -> BudgetOutcom
         return overflows("actual.amount")
     count_call(state, policy, RateKind.COMMITS, now)
     answer = _commit(state, command, reservation, budgets=budgets, overage=overage, now=now)
-    return accept(state, command, answer, now)
+    allowance = allowance_of(state, policy, RateKind.COMMITS, now)
+    return accept_limited(state, command, answer, allowance=allowance, now=now)
 
 
 def decide_release(state: BudgetState, command: Release, now: int) -> BudgetOutcome[ReleaseAnswer]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from domain.amounts import Unit
 from domain.budget.answers import (
+    Allowance,
     CommitAnswer,
     DebitAnswer,
     EvaluateAnswer,
@@ -16,6 +17,7 @@ from domain.budget.answers import (
 )
 from domain.budget.records import BudgetReservation, ReservationStatus
 from domain.budget.values import Action, Balance, Caps
+from domain.terms import SECOND_MS
 
 Document = dict[str, Any]
 
@@ -155,6 +157,14 @@ def show_reservation(
     if EVIDENCE in include and evidence:
         shown[EVIDENCE] = evidence
     return shown
+
+
+def rate_headers(allowance: Allowance | None) -> tuple[tuple[str, str], ...]:
+    """Where a policy limits how often this may be asked, and only there (1.0, decision 35)."""
+    if allowance is None:
+        return ()
+    resets_at_s = -(-allowance.resets_at // SECOND_MS)
+    return (("x-ratelimit-remaining", str(allowance.remaining)), ("x-ratelimit-reset", str(resets_at_s)))
 
 
 def _action(action: Action) -> Document:

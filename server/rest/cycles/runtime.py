@@ -10,6 +10,7 @@ from domain.budget.replay import Repeated
 from domain.outcomes import Refusal
 from server.rest.cycles.answers import (
     Document,
+    rate_headers,
     show_commit,
     show_debit,
     show_evaluate,
@@ -110,4 +111,5 @@ def told(outcome: BudgetOutcome[Any], show: Callable[[Any], Document], *, status
     """A first answer and its repetition look alike: the client cannot know which of the two it gets."""
     if isinstance(outcome, Refusal):
         return outcome
-    return Reply(show(outcome.answer), status, is_repeat=isinstance(outcome, Repeated))
+    headers = rate_headers(getattr(outcome.answer, "allowance", None))
+    return Reply(show(outcome.answer), status, is_repeat=isinstance(outcome, Repeated), headers=headers)

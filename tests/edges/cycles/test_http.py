@@ -176,6 +176,33 @@ async def test_throttling_tells_when_to_come_again(world: World) -> None:
     ok(await world.reserve(1))
 
 
+async def test_answers_under_a_limit_tell_what_is_left_of_it(world: World) -> None:
+    """Real values where limiting is on, and nothing elsewhere (1.0, decision 35)."""
+    await world.budget(TENANT, 10)
+
+    def told(answer: Any) -> tuple[str | None, ...]:
+        ok(answer)
+        return tuple(answer.headers.get(f"x-ratelimit-{name}") for name in ("remaining", "reset"))
+
+    assert told(await world.reserve(1)) == (None, None)
+    limits = {"max_reservations_per_minute": 3, "max_commits_per_minute": 2}
+    policy = {"tenant_id": ACME, "name": "slow", "scope_pattern": TENANT, "rate_limits": limits}
+    ok(await world.post("/v1/admin/policies", policy, by=ADMIN), 201)
+    reset = str(B // 1_000 + 60)
+    assert told(await world.decide(1)) == ("3", reset)
+    first = await world.reserve(1, idempotency_key="first")
+    assert told(first) == ("2", reset)
+    assert told(await world.reserve(1, idempotency_key="first")) == (None, None), "nothing was counted"
+    assert told(await world.reserve(1, dry_run=True)) == ("2", reset)
+    assert told(await world.reserve(1)) == ("1", reset)
+    assert told(await world.commit(first.json()["reservation_id"], 1)) == ("1", reset)
+    assert told(await world.reserve(1)) == ("0", reset)
+    assert refused(await world.reserve(1)) == (429, "LIMIT_EXCEEDED")
+    world.clock.advance(60_001)
+    assert told(await world.decide(1)) == ("3", str(B // 1_000 + 120))
+    assert told(await world.get("/v1/reservations")) == (None, None)
+
+
 async def test_what_nobody_expected_is_an_internal_error_without_a_word_about_it(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
