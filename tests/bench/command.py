@@ -29,6 +29,7 @@ BENCHES: Final = {
     "budgets": "tests.bench.budgets",
     "growth": "tests.bench.growth",
     "http": "tests.bench.http_edge",
+    "graphql": "tests.bench.graphql_edge",
     "fanout": "tests.bench.fanout",
     "nodes": "tests.bench.nodes",
     "stress": "tests.bench.stress",

@@ -54,6 +54,14 @@ async def served_naive(url: str) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
+async def served_strawberry(url: str) -> AsyncIterator[Served]:
+    port = _free_port()
+    command = [sys.executable, "-m", "tests.bench.strawberry_app", url, str(port)]
+    async with _served(command, port, {}) as served:
+        yield served
+
+
+@asynccontextmanager
 async def _served(command: Sequence[str], port: int, settings: Mapping[str, str]) -> AsyncIterator[Served]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("EARMARK_")}
     with tempfile.TemporaryFile() as log:
@@ -119,6 +127,10 @@ class KeepAlive(asyncio.Protocol):
         _, connection = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
         return connection
 
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -134,7 +146,7 @@ class KeepAlive(asyncio.Protocol):
         return await self._ask(head.encode() + body)
 
     async def _ask(self, request: bytes) -> tuple[int, bytes]:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self.is_closed:
             raise ConnectionError("the connection is closed")
         self._reply = asyncio.get_running_loop().create_future()
         self._transport.write(request)
