@@ -103,8 +103,8 @@ types: dev ## Check types, strictly
 contracts: dev ## Check which layer imports which
 	@$(BIN)/lint-imports
 
-bench: dev ## Measure throughput and latency
-	@$(BIN)/python tests/bench/run.py
+bench: dev ## Measure throughput and latency (BENCH_ARGS="nodes peer --json FILE --chart FILE")
+	@$(BIN)/python tests/bench/run.py $(BENCH_ARGS)
 
 chaos: dev ## Kill, cut, fill and flood a loaded installation, and audit it after each (CHAOS_ARGS="--seed 7 flood")
 	@$(BIN)/python tests/chaos/run.py $(CHAOS_ARGS)

@@ -94,8 +94,10 @@ class Rest:
         raise NotImplementedError
 
     def close(self) -> None:
+        """Before each window, too: while the others have theirs, servers hang up on who says nothing."""
         for connection in self._connections.values():
             connection.close()
+        self._connections.clear()
 
 
 class EarmarkRest(Rest):
@@ -107,6 +109,7 @@ class EarmarkRest(Rest):
 
     async def prepare(self) -> None:
         """By a node of this process, for so long only: the served one is what is measured."""
+        self.close()
         async with earmark.quiet_node(self._url) as runtime:
             await earmark.prepare_window(runtime, earmark.root_caller(), self._demand)
 
@@ -124,6 +127,7 @@ class NaiveRest(Rest):
     _windows = 0
 
     async def prepare(self) -> None:
+        self.close()
         self._windows += 1
         async with connected(self._url) as connection:
             await naive.prepare_window(connection, self._demand, account_id=f"pacct_{self._windows:026}")
