@@ -62,6 +62,11 @@ class Actor(Generic[State]):
     cautious_until: float = 0.0
     """Until when, on the monotonic clock, its lane decides nothing from its state without the lock."""
 
+    @property
+    def is_cautious(self) -> bool:
+        """Whether somebody else was at work on this key lately."""
+        return time.monotonic() < self.cautious_until
+
     def be_cautious(self) -> None:
         """Somebody else is at work on this key."""
         self.cautious_until = time.monotonic() + CAUTIOUS_S

@@ -157,21 +157,30 @@ async def complete(connection: AnyConnection, work: Work, locked: Locked, instan
 
 
 async def _renew(connection: AnyConnection, actors: Iterable[BudgetActor], locked: Locked) -> None:
-    """New books for every actor that has none, or whose own are not the ones under the lock."""
+    """New books for every actor that has none, or whose own are not the ones under the lock.
+
+    While nodes take turns on a tenant, its budgets are not read each time, but only those that are named.
+    """
     stale: dict[str, BudgetActor] = {}
+    contested = set()
     for actor in actors:
         head = locked.heads.get(actor.key)
         if head is None:
             actor.state = None
         elif actor.state is None or actor.state.state.tenant.version != head.tenant.version:
             stale[actor.key] = actor
+            if actor.state is not None:
+                contested |= {actor.key} if actor.is_cautious else set()
+                actor.be_cautious()
     if not stale:
         return
     policies, windows = await read_policies(connection, list(stale))
     for tenant_id, actor in stale.items():
         head = locked.heads[tenant_id]
-        budgets = await read_some_budgets(connection, tenant_id, limit=BUDGETS_WHOLE + 1)
-        has_all = len(budgets) <= BUDGETS_WHOLE
+        budgets, has_all = [], False
+        if tenant_id not in contested:
+            budgets = await read_some_budgets(connection, tenant_id, limit=BUDGETS_WHOLE + 1)
+            has_all = len(budgets) <= BUDGETS_WHOLE
         state = BudgetState(
             head.tenant,
             budgets if has_all else (),
