@@ -56,6 +56,44 @@ class Permission(StrEnum):
 EVERYTHING: Final = "*"
 """Stands for every permission, those of later versions included. The first root key has it."""
 
+PURPOSES: Final[Mapping[str, str]] = {
+    EVERYTHING: "everything, of later versions too",
+    Permission.PROVIDERS_MANAGE: "root: accounts, pools, reservations and the grants on them",
+    Permission.QUOTAS_READ: "read grants, usage and events of the tenant",
+    Permission.INSTANCES_READ: "read instances",
+    Permission.INSTANCES_MANAGE: "make, start, stop, attach and delete instances",
+    Permission.TENANCY_READ: "read the tenant, its projects and keys",
+    Permission.TENANCY_MANAGE: "make and remove projects and keys; root: tenants, too",
+    Permission.RESERVATIONS_CREATE: "reserve, decide and debit",
+    Permission.RESERVATIONS_COMMIT: "commit what is reserved",
+    Permission.RESERVATIONS_RELEASE: "release what is reserved",
+    Permission.RESERVATIONS_EXTEND: "prolong what is reserved",
+    Permission.RESERVATIONS_LIST: "list budget reservations",
+    Permission.BALANCES_READ: "read balances",
+    Permission.BUDGETS_READ: "read budgets",
+    Permission.BUDGETS_WRITE: "create, update and fund budgets",
+    Permission.POLICIES_READ: "read policies",
+    Permission.POLICIES_WRITE: "create and update policies",
+    Permission.WEBHOOKS_READ: "read webhooks and their deliveries",
+    Permission.WEBHOOKS_WRITE: "make, change, test and delete webhooks",
+    Permission.EVENTS_READ: "read the tenant's events of the Cycles wire",
+    Permission.ADMIN_READ: "operators: every reading word from reservations:create on",
+    Permission.ADMIN_WRITE: "operators: every writing one of them",
+    Permission.ADMIN_TENANTS_READ: "operators: read tenants",
+    Permission.ADMIN_TENANTS_WRITE: "operators: make, change and close tenants",
+    Permission.ADMIN_BUDGETS_READ: "operators: read every tenant's budgets",
+    Permission.ADMIN_BUDGETS_WRITE: "operators: budgets of every tenant, freezing, bulk actions",
+    Permission.ADMIN_POLICIES_READ: "operators: read every tenant's policies",
+    Permission.ADMIN_POLICIES_WRITE: "operators: policies of every tenant",
+    Permission.ADMIN_KEYS_READ: "operators: read every tenant's keys",
+    Permission.ADMIN_KEYS_WRITE: "operators: keys of every tenant",
+    Permission.ADMIN_WEBHOOKS_READ: "operators: read every tenant's webhooks",
+    Permission.ADMIN_WEBHOOKS_WRITE: "operators: webhooks of every tenant, and what they may reach",
+    Permission.ADMIN_EVENTS_READ: "operators: read everybody's events",
+    Permission.ADMIN_AUDIT_READ: "operators: read the audit log",
+}
+"""Each word and what it is for, for people. `docs/permissions.md` has the same."""
+
 RESERVATIONS: Final = tuple(word for word in Permission if word.value.startswith("reservations:"))
 """The words about budget reservations. Whoever holds one of them may look at a single reservation."""
 

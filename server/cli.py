@@ -164,7 +164,8 @@ def _add_export(commands: Commands) -> None:
 def _add_check(commands: Commands) -> None:
     about = """\
 Is everything in place for a node to start here? Looks at the settings, that the package `schema` is ours, the database
-and its migrations. Without EARMARK_DATABASE_URL it starts the embedded PostgreSQL for a moment."""
+and its migrations. Without EARMARK_DATABASE_URL it starts the embedded PostgreSQL for a moment, if there is one yet;
+nothing is made."""
     parser = _add(commands, "check", "check", "check settings, packages, database", about)
     _with_data_dir(parser)
     _with_json(parser)
@@ -174,10 +175,12 @@ def _add_keys(commands: Commands) -> None:
     about = "API keys, straight in the database: for the first key of a tenant, or when the root key is lost."
     parser = _add(commands, "keys", "keys", "make, list and revoke API keys", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a key and print its secret, once")
+    create = actions.add_parser("create", help="make a key and print its secret, once", ending=_permissions_table)
     create.add_argument("--tenant", required=True, metavar="ID", help="the tenant that the key speaks for")
     create.add_argument("--name", default="made on the command line", help="what the key is for")
-    create.add_argument("--permission", action="append", metavar="WORD", help="repeat for several (tenant defaults)")
+    create.add_argument(
+        "--permission", action="append", metavar="WORD", help="one of the words below; repeat for several"
+    )
     create.add_argument("--expires-at", type=int, metavar="MS", help="epoch milliseconds (never)")
     create.set_defaults(action="create")
     listing = actions.add_parser("list", help="list valid keys; secrets are not kept")
@@ -218,6 +221,13 @@ def _add_replay(commands: Commands) -> None:
 def _settings_table() -> str:
     rows = [(f"  {name}={default}", about) for name, default, about in described()]
     return "settings (environment variables, with their defaults):\n" + _columns(rows)
+
+
+def _permissions_table() -> str:
+    from domain.authority import PURPOSES, TENANT_DEFAULT  # noqa: PLC0415 - nothing else here needs the domain
+
+    rows = [(f"{'*' if word in TENANT_DEFAULT else ' '} {word}", about) for word, about in PURPOSES.items()]
+    return "permissions (* marks what a tenant's key has without this option):\n" + _columns(rows)
 
 
 def _jobs_table() -> str:

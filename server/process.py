@@ -60,6 +60,10 @@ class OldPostgres(Exception):  # noqa: N818 - the message says it
     """The database's server is of a version that lacks what the migrations need."""
 
 
+class OutOfReach(Exception):  # noqa: N818 - the message says it
+    """The database that the settings name cannot be connected to."""
+
+
 class CannotListen(Exception):  # noqa: N818 - the message says it
     """The address to listen on is taken or not ours."""
 
@@ -103,13 +107,14 @@ def _revive(embedded: EmbeddedPostgres) -> None:
 
 @contextmanager
 def kept_database(settings: Settings) -> Iterator[Reachable]:
-    """The database: yours, or the embedded one, which runs at least as long as the context."""
+    """The database: yours, or the embedded one, which runs at least as long as the context. Raises `OutOfReach`."""
     if settings.database_url is not None:
+        asyncio.run(_reach(settings))
         yield Reachable(settings.database_url)
         return
     from storage.embedded import EmbeddedPostgres  # noqa: PLC0415 - who brings a server needs nothing of it
 
-    home = settings.data_dir.expanduser() / "postgres"
+    home = embedded_home(settings)
     home.parent.mkdir(parents=True, exist_ok=True)
     server = EmbeddedPostgres(home, bin_dir=settings.postgres_bin)
     server.start()
@@ -117,6 +122,21 @@ def kept_database(settings: Settings) -> Iterator[Reachable]:
         yield Reachable(server.dsn, server)
     finally:
         server.stop()
+
+
+def embedded_home(settings: Settings) -> Path:
+    """Where the embedded server keeps what it has, once there is one."""
+    return settings.data_dir.expanduser() / "postgres"
+
+
+async def _reach(settings: Settings) -> None:
+    """So that whoever mistyped the address is told which setting to look at. Raises `OutOfReach`."""
+    try:
+        connection = await connect(settings.database_url or "")
+    except Exception as error:
+        place, reason = settings.shown()["EARMARK_DATABASE_URL"], str(error) or type(error).__name__
+        raise OutOfReach(f"cannot connect to the database {place} (EARMARK_DATABASE_URL): {reason}") from error
+    await connection.close()
 
 
 @contextmanager

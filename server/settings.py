@@ -311,5 +311,6 @@ def _shown(name: str, value: Any) -> str:
         return "(given)"
     if name == "database_url":
         parts = urlsplit(value)
-        return f"{parts.scheme}://…@{parts.hostname or ''}{parts.path}"
+        place = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://…@{place}{parts.path}"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

@@ -335,10 +335,10 @@ async def flush_root_key_restored(
 
 async def flush_others_revoked(
     connection: AnyConnection, tenant_id: str, *, name: str, keep: str, revoked_at: int
-) -> None:
-    """Revoke the tenant's keys of this name, but for one id."""
+) -> int:
+    """Revoke the tenant's keys of this name, but for one id. How many there were."""
     others = tables.ApiKey.filter(tenant_id=tenant_id, name=name, revoked_at=None).exclude(key_id=keep)
-    await others.using_db(on(connection)).update(revoked_at=revoked_at)
+    return await others.using_db(on(connection)).update(revoked_at=revoked_at)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

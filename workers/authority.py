@@ -7,6 +7,7 @@ out to be is remembered for half a second, good or bad, and looked up again afte
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections import OrderedDict
@@ -45,6 +46,8 @@ from storage.identity import (
 from workers.attempts import Attempt, AttemptLog
 from workers.clock import Clock, DatabaseClock
 from workers.ids import IdSource
+
+log = logging.getLogger("earmark.authority")
 
 REMEMBER_MS: Final = 500
 """How long a look-up counts: revocation shows within a second with room to spare, and a busy key costs two queries a
@@ -225,7 +228,11 @@ async def _use_environment_key(
         await flush_root_key_restored(connection, key_id, name=ENVIRONMENT_KEY_NAME, permissions=[EVERYTHING])
     else:
         raise RootKeyError(f"{ENVIRONMENT_KEY_NAME} clashes with another API key: choose another value")
-    await flush_others_revoked(connection, tenant_id, name=ENVIRONMENT_KEY_NAME, keep=key_id, revoked_at=now)
+    if await flush_others_revoked(connection, tenant_id, name=ENVIRONMENT_KEY_NAME, keep=key_id, revoked_at=now):
+        log.warning(
+            "%s has another value than before: the former root key is revoked, also for nodes that were started with it",
+            ENVIRONMENT_KEY_NAME,
+        )
 
 
 async def _make_root_key(

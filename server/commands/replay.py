@@ -14,10 +14,12 @@ from server.replay.llm import LlmOptions
 from server.replay.llm import run as run_llm
 from server.replay.llm_live import run_live
 from server.replay.llm_report import LlmReport
+from server.replay.llm_trace import read_requests
 from server.replay.openb import OpenbOptions
 from server.replay.openb import run as run_openb
 from server.replay.report import OpenbReport
 from server.replay.scratch import with_scratch_database
+from server.replay.trace import read_trace
 from server.settings import Settings, SettingsError
 
 
@@ -31,8 +33,11 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _alone(settings: Settings, given: argparse.Namespace) -> OpenbReport | LlmReport:
-    """Through the desks of this process."""
-    replay = _llm if given.trace == "llm" else _openb
+    """Through the desks of this process. What is wrong with the call is known before a database is made for it."""
+    if given.trace == "llm":
+        replay, _ = _llm, (_llm_options(given), read_requests(given.path, limit=1))
+    else:
+        replay, _ = _openb, (_openb_options(given), read_trace(given.path, limit=1))
     with reachable_database(settings) as url:
         return uvloop.run(replay(url, given))
 
@@ -47,7 +52,7 @@ async def _live(settings: Settings, given: argparse.Namespace) -> LlmReport:
 
 async def _openb(url: str, given: argparse.Namespace) -> OpenbReport | LlmReport:
     """On a database of its own, which is dropped afterwards."""
-    options = OpenbOptions(**_asked(given, "slots", "limit"))
+    options = _openb_options(given)
     async with with_scratch_database(url) as scratch:
         return await run_openb(scratch, given.path, options=options, progress=Progress("openb"))
 
@@ -57,6 +62,10 @@ async def _llm(url: str, given: argparse.Namespace) -> OpenbReport | LlmReport:
     options = _llm_options(given)
     async with with_scratch_database(url) as scratch:
         return await run_llm(scratch, given.path, options=options, progress=Progress("llm"))
+
+
+def _openb_options(given: argparse.Namespace) -> OpenbOptions:
+    return OpenbOptions(**_asked(given, "slots", "limit"))
 
 
 def _llm_options(given: argparse.Namespace) -> LlmOptions:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from domain.authority import EVERYTHING, PURPOSES, TENANT_DEFAULT, Permission
 from schema.root import sdl
-from server.cli import make_parser
+from server.cli import main, make_parser
 from server.commands.common import Progress, bold
 from server.process import OldPostgres, check_version
 from tests.server.processes import EARMARK, earmark, environment, serving
@@ -40,7 +41,7 @@ def test_help_names_every_command_and_every_setting_and_job() -> None:
     [
         (["serve", "--help"], ["EARMARK_DATABASE_URL=", "EARMARK_PORT=7878", "--data-dir"]),
         (["run", "--help"], list(JOB_NAMES)),
-        (["keys", "create", "--help"], ["--tenant", "--permission", "--json"]),
+        (["keys", "create", "--help"], ["--tenant", "--permission", "--json", *map(str, PURPOSES)]),
         (["demo", "--help"], ["EARMARK_DATABASE_URL", "--quiet"]),
     ],
 )
@@ -128,11 +129,44 @@ async def test_a_database_that_is_not_there_ends_with_1_and_no_traceback() -> No
     )
     assert checking.code == 1
     assert re.search(r"^FAIL database", checking.out, re.MULTILINE)
-    assert "postgresql://…@127.0.0.1/nothing" in checking.out
+    assert "postgresql://…@127.0.0.1:1/nothing" in checking.out
     assert (serving_.code, serving_.err.count("\n")) == (1, 1)
-    assert serving_.err.startswith("earmark: ")
+    told = "cannot connect to the database postgresql://…@127.0.0.1:1/nothing (EARMARK_DATABASE_URL): "
+    assert serving_.err.startswith(f"earmark: {told}")
+    assert told in checking.out
     assert traced.code == 1
     assert "Traceback" in traced.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["openb", "nowhere.csv"], "No such file"),
+        (["openb", ".", "--slots", "0"], "the number of slots must be from 1"),
+        (["llm", "nowhere_code.csv"], "No such file"),
+        (["llm", ".", "--limit", "0"], "the limit must be at least 1"),
+    ],
+)
+def test_a_replay_that_is_called_wrongly_makes_nothing(
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["replay", *arguments, "--data-dir", str(tmp_path / "data")]) == 1
+    assert told in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--data-dir", str(tmp_path / "typo")]) == 0
+    assert f"none yet: the first start makes an embedded PostgreSQL in {tmp_path / 'typo'}" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_permission_is_explained() -> None:
+    assert set(PURPOSES) == {EVERYTHING, *Permission}
+    page = (ROOT / "docs" / "permissions.md").read_text()
+    rows = re.findall(r"^\| `(\S+)` \| (yes|) ?\| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(str(word), "yes" if word in TENANT_DEFAULT else "", purpose) for word, purpose in PURPOSES.items()]
 
 
 async def test_the_schema_is_exported_as_it_is_checked_in(tmp_path: Path) -> None:

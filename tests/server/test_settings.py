@@ -120,7 +120,7 @@ def test_secrets_are_shown_nowhere() -> None:
     loaded = load({"EARMARK_ROOT_KEY": SECRET, "EARMARK_DATABASE_URL": f"postgresql://me:{SECRET}@host:5/db"})
     for text in (repr(loaded), str(loaded.shown())):
         assert SECRET not in text
-    assert loaded.shown()["EARMARK_DATABASE_URL"] == "postgresql://…@host/db"
+    assert loaded.shown()["EARMARK_DATABASE_URL"] == "postgresql://…@host:5/db"
     assert loaded.shown()["EARMARK_ROOT_KEY"] == "(given)"
 
 

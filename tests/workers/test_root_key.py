@@ -109,6 +109,17 @@ async def test_the_key_from_the_environment_works_and_its_next_value_replaces_it
     assert len((await keys_of_root(database)).items) == 3
 
 
+async def test_a_node_with_another_key_from_the_environment_says_that_it_revokes_the_former(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await ensure_root(database, root_key=FOREIGN, clock=CLOCK)
+    await ensure_root(database, root_key=FOREIGN, clock=CLOCK)
+    assert caplog.messages == []
+    await ensure_root(database, root_key=new_secret(), clock=CLOCK)
+    (message,) = caplog.messages
+    assert message.startswith("EARMARK_ROOT_KEY has another value than before: the former root key is revoked")
+
+
 async def test_the_environment_restores_a_key_that_was_revoked(database: Database) -> None:
     await ensure_root(database, root_key=FOREIGN, clock=CLOCK)
     [key] = (await keys_of_root(database)).items
