@@ -23,11 +23,11 @@ from starlette.applications import Starlette
 from server.settings import Settings
 from storage.database import Connection, connect
 from storage.migrate import migrate
+from workers.garbage import spare_what_stays
 
 if TYPE_CHECKING:
     from storage.embedded import EmbeddedPostgres
-    from workers.garbage import spare_what_stays
-from workers.runtime import Runtime
+    from workers.runtime import Runtime
 
 log = logging.getLogger("earmark.server")
 
