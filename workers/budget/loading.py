@@ -42,7 +42,7 @@ SCOPES_MAX: Final = 10_000
 """Scopes that a larger tenant's books may cover before they are read anew."""
 HOLDS_MAX: Final = 20_000
 """Reservations in memory beyond which a tenant's books are dropped: about two kilobytes each."""
-SETTLED_MAX: Final = 32
+SETTLED_MAX: Final = 8
 """Settled ones beside as many as are active: only a late retry asks about them, and there may be thousands of tenants. Dropping
 them costs a look at every active one, so it waits until there are as many of each."""
 
