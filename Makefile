@@ -70,7 +70,7 @@ dashboard: ## Build the dashboard that the server shows at /dashboard
 	@if ! command -v npm >/dev/null; then echo "npm is not installed: there will be no page at /dashboard, all else works"; \
 	elif ! node -e 'const [major, minor] = process.versions.node.split("."); process.exit(+major > 20 || (+major === 20 && +minor >= 19) ? 0 : 1)'; \
 	then echo "Node $$(node --version) is older than 20.19: there will be no page at /dashboard, all else works"; \
-	elif [ -z "$$(find $(DASHBOARD) schema/schema.graphql -name node_modules -prune -o -type f ! -name generated.ts \
+	elif [ -z "$$(find $(DASHBOARD) schema/schema.graphql -name node_modules -prune -o -type f ! -name generated.ts ! -name '*.md' ! -name '*.png' \
 		$$([ -f $(DASHBOARD_BUILT) ] && echo -newer $(DASHBOARD_BUILT)) -print -quit)" ]; then :; \
 	else echo "Building the dashboard"; \
 		{ [ $(DASHBOARD)/node_modules/.package-lock.json -nt $(DASHBOARD)/package-lock.json ] || \

@@ -17,17 +17,18 @@ pytestmark = [
 ]
 
 PAGES = {
-    "capacity": "capacity",
-    "find-a-fit": "capacity?fit=1",
-    "grants": "grants",
-    "budgets": "budgets",
-    "budget-reservations": "holds?tenant=quarry",
-    "events": "events",
-    "webhooks": "webhooks",
-    "tenants": "tenants",
-    "tenant": "tenants/bluefin",
-    "nothing": "no/such/page",
+    "capacity": ("capacity", "Capacity"),
+    "find-a-fit": ("capacity?fit=1", "Capacity"),
+    "grants": ("grants", "Grants"),
+    "budgets": ("budgets", "Budgets"),
+    "budget-reservations": ("holds?tenant=quarry", "Budget reservations"),
+    "events": ("events", "Events"),
+    "webhooks": ("webhooks", "Webhooks"),
+    "tenants": ("tenants", "Tenants and keys"),
+    "tenant": ("tenants/bluefin", "Bluefin Robotics"),
+    "nothing": ("no/such/page", "Nothing here"),
 }
+"""Name of its picture to its address and its heading."""
 DESK: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
@@ -181,6 +182,17 @@ async def test_the_stream_goes_on_after_a_restart_without_a_gap_or_a_double(brow
             await expect(row).to_contain_text("reservation-grant.created")
 
 
+async def test_a_page_that_cannot_be_read_says_so_and_comes_by_itself(browser: Browser, house: House) -> None:
+    async with visiting(browser, house) as visit:
+        await visit.sign_in()
+        await visit.page.route("**/graphql", lambda route: route.abort())
+        await visit.page.get_by_role("link", name="Grants", exact=True).click()
+        await expect(visit.page.get_by_role("alert").first).to_contain_text("The server does not answer")
+        await visit.page.unroute("**/graphql")
+        await expect(visit.page.get_by_role("table", name="Grants")).to_be_visible()
+        await expect(visit.page.get_by_role("alert")).to_have_count(0)
+
+
 async def test_a_key_is_shown_once_and_signs_in_as_its_tenant(visit: Visit, browser: Browser) -> None:
     page = visit.page
     await visit.sign_in(path="tenants/bluefin")
@@ -230,10 +242,12 @@ async def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(visit
     await visit.go("")
     found = {"sign-in": await looked_at(page, "sign-in")}
     await visit.sign_in()
-    active = await house.ask("{ grants(all: true, state: ACTIVE, first: 1) { nodes { id } } }")
-    for name, path in {**PAGES, "grant": f"grants/{active['grants']['nodes'][0]['id']}"}.items():
-        await visit.go(path)
-        await visit.is_live()
+    await visit.is_live()
+    active = await house.ask("{ grants(all: true, state: ACTIVE, first: 1) { nodes { id slots } } }")
+    (grant,) = active["grants"]["nodes"]
+    for name, (path, heading) in {**PAGES, "grant": (f"grants/{grant['id']}", f"{grant['slots']} slots on")}.items():
+        await visit.move(path)
+        await expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
         found[name] = await looked_at(page, name)
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 

@@ -31,8 +31,8 @@ export function Shell() {
           <To to={[]} className="brand"><img src="/dashboard/favicon.svg" alt="" width="24" height="24" /><span>Earmark</span></To>
           <nav aria-label="Pages">
             <ul>
-              {pages.map(({ path, name }) => (
-                <li key={path}><To to={[path]} isCurrent={parts[0] === path}>{name}</To></li>
+              {pages.map(({ path, name, ownName }) => (
+                <li key={path}><To to={[path]} isCurrent={parts[0] === path}>{session.isRoot ? name : ownName ?? name}</To></li>
               ))}
             </ul>
           </nav>

@@ -5,6 +5,8 @@ import type { Session } from '../session/session';
 export interface PageEntry {
   path: string;
   name: string;
+  /** What a tenant's own key calls it, where that differs. */
+  ownName?: string;
   isFor: (session: Session) => boolean;
   page: ComponentType;
   /** What a deeper address shows, such as one grant. */
@@ -53,6 +55,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: 'tenants',
     name: 'Tenants and keys',
+    ownName: 'API keys',
     isFor: ({ can }) => can('tenancy:read'),
     page: lazy(() => import('../pages/tenants/TenantsPage')),
     detail: lazy(() => import('../pages/tenants/TenantPage')),

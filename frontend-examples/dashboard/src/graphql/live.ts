@@ -5,6 +5,7 @@ import { useClient, useMutation, type AnyVariables } from 'urql';
 import { useSession } from '../session/session';
 import { Refresher, type Change } from './changes';
 import { failureOf, type Failure } from './failures';
+import { pause, waitFor } from './link';
 import { follow, type Following } from './stream';
 
 export interface Live<Data> {
@@ -14,6 +15,9 @@ export interface Live<Data> {
   isReading: boolean;
   refresh: () => void;
 }
+
+/** Failures of the way there, which pass by themselves: what could not be read is read when they have. */
+const PASSING = new Set(['UNREACHABLE', 'UNAVAILABLE', 'OVERLOADED']);
 
 export interface LiveOptions<Data, Variables> {
   query: TypedDocumentNode<Data, Variables>;
@@ -37,7 +41,7 @@ export function useLiveQuery<Data, Variables extends AnyVariables>(
 
   useEffect(() => {
     if (isPaused) return undefined;
-    const current = { isOver: false };
+    const current = { isOver: false, failures: 0 };
     const read = async () => {
       setIsReading(true);
       const asked = client.query(query, latest.current.variables, { requestPolicy: 'network-only' });
@@ -46,6 +50,8 @@ export function useLiveQuery<Data, Variables extends AnyVariables>(
       const failure = result.error && !result.data ? failureOf(result.error) : undefined;
       setShown((old) => ({ key, data: result.data ?? (old.key === key ? old.data : undefined), failure }));
       setIsReading(false);
+      current.failures = failure && PASSING.has(failure.code) ? current.failures + 1 : 0;
+      if (current.failures > 0) void pause(waitFor(current.failures)).then(() => own.ask());
     };
     const own = new Refresher(read);
     refresher.current = own;
