@@ -56,8 +56,11 @@ class Lane:
         *,
         connect: Callable[[], Awaitable[Connection]],
         committed: Callable[[TurnResult], None],
+        is_cached: bool = True,
     ) -> None:
+        """`is_cached` False: everything runs under locks."""
         self.name = name
+        self._is_cached = is_cached
         self._turn = turn
         self._committed = committed
         self._connection = LaneConnection(connect)
@@ -157,6 +160,8 @@ class Lane:
 
     def _prepare(self, work: Work) -> tuple[Prepared | None, Work]:
         """Decide from memory for the actors that may; and what is left."""
+        if not self._is_cached:
+            return None, work
         now = time.monotonic()
         bold = [(actor, asks) for actor, asks in work if actor.cautious_until <= now]
         cautious = [(actor, asks) for actor, asks in work if actor.cautious_until > now]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,7 +79,7 @@ from workers.schedule import (
 from workers.supervisor import Supervisor
 from workers.system_events import SystemEvents
 from workers.tenancy_desk import TenancyDesk
-from workers.turns import TurnResult
+from workers.turns import Turn, TurnResult
 from workers.webhooks.addresses import Addresses
 from workers.webhooks.bulk import WebhookBulkDesk
 from workers.webhooks.closing import ClosingDesk
@@ -107,6 +107,8 @@ STOP_WITHIN_S: Final = 10.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
     lanes: int = LANES
+    is_cached: bool = True
+    """Whether turns may be decided from memory; False: under locks alone."""
     gone_after_misses: int = 1
     """D13: complete scans in a row that must miss a reservation before it is gone."""
     inventory_dir: Path | None = None
@@ -173,8 +175,7 @@ class Runtime:
     def _capacity(self) -> None:
         turn = CapacityTurn(self.clock, self.ids)
         self._capacity_lanes = [
-            Lane(f"capacity-{number}", turn, connect=self.database.connect, committed=self._committed)
-            for number in range(self.options.lanes)
+            self._lane(f"capacity-{number}", turn, self._committed) for number in range(self.options.lanes)
         ]
         self._lanes.extend(self._capacity_lanes)
         directory: Directory[CapacityState] = Directory(lambda key: lane_for(key, self._capacity_lanes))
@@ -186,13 +187,14 @@ class Runtime:
         self.guards = CapacityGuards(self.asker, self._committed)
         self.reads = CapacityReads(self.asker)
 
+    def _lane(self, name: str, turn: Turn, committed: Callable[[TurnResult], None]) -> Lane:
+        is_cached = self.options.is_cached
+        return Lane(name, turn, connect=self.database.connect, committed=committed, is_cached=is_cached)
+
     def _budget(self) -> None:
         self.thresholds = ThresholdBoard()
         turn = BudgetTurn(self.clock, self.ids, self.thresholds)
-        lanes = [
-            Lane(f"budget-{number}", turn, connect=self.database.connect, committed=self._budget_committed)
-            for number in range(self.options.lanes)
-        ]
+        lanes = [self._lane(f"budget-{number}", turn, self._budget_committed) for number in range(self.options.lanes)]
         self._lanes.extend(lanes)
         directory: Directory[TenantBooks] = Directory(lambda key: lane_for(key, lanes))
         measures.ACTORS.labels(context="budget").set_function(lambda: len(directory))

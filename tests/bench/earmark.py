@@ -16,7 +16,7 @@ from tests.bench.demand import FLAVOR, POOL, PROVIDER, REGION, ROOT, TENANTS, De
 from tests.bench.processors import Processors
 from tests.bench.seeding import seed_grants
 from workers.request import Caller
-from workers.runtime import Runtime, RuntimeOptions
+from workers.runtime import LANES, Runtime, RuntimeOptions
 
 POLL_S: Final = 0.002
 SETTLE_S: Final = 60.0
@@ -32,9 +32,8 @@ def root_caller() -> Caller:
 class Earmark:
     """createGrant through the desk of a started node."""
 
-    name = "earmark"
-
-    def __init__(self, runtime: Runtime, processors: Processors, shape: Shape) -> None:
+    def __init__(self, runtime: Runtime, processors: Processors, shape: Shape, *, name: str = "earmark") -> None:
+        self.name = name
         self.processors = processors
         self._runtime = runtime
         self._demand = Demand(shape)
@@ -62,19 +61,27 @@ class Earmark:
 
 
 @asynccontextmanager
-async def earmark(url: str, processors: Processors, shape: Shape) -> AsyncIterator[Earmark]:
-    """On a migrated database of its own."""
-    async with quiet_node(url) as runtime:
+async def earmark(
+    url: str,
+    processors: Processors,
+    shape: Shape,
+    *,
+    name: str = "earmark",
+    lanes: int = LANES,
+    is_cached: bool = True,
+) -> AsyncIterator[Earmark]:
+    """On a migrated database of its own. With as many lanes as reservations, each of them commits for itself."""
+    async with quiet_node(url, lanes=lanes, is_cached=is_cached) as runtime:
         await furnish(runtime)
-        yield Earmark(runtime, processors, shape)
+        yield Earmark(runtime, processors, shape, name=name)
 
 
 @asynccontextmanager
-async def quiet_node(url: str) -> AsyncIterator[Runtime]:
+async def quiet_node(url: str, *, lanes: int = LANES, is_cached: bool = True) -> AsyncIterator[Runtime]:
     """A started node without timed jobs."""
     database = await Database.open(url)
     try:
-        runtime = Runtime(database, options=RuntimeOptions(runs_jobs=False))
+        runtime = Runtime(database, options=RuntimeOptions(runs_jobs=False, lanes=lanes, is_cached=is_cached))
         await runtime.open(root_tenant=ROOT)
         try:
             yield runtime

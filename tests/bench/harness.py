@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from tests.bench.processors import Processors
 
@@ -37,6 +37,14 @@ class Variant(Protocol):
 
     async def check(self) -> list[str]:
         """What is wrong with the books after the window, in words; nothing when all is right."""
+
+
+@runtime_checkable
+class SelfTimed(Protocol):
+    """A variant that has no calls: a program that measures itself."""
+
+    async def run(self, seconds: float) -> Window:
+        """One window of it."""
 
 
 @dataclass(slots=True)
@@ -102,6 +110,8 @@ class Comparison:
 async def measure(variant: Variant, *, clients: int, seconds: float) -> Window:
     """One window: every client asks again as soon as it has its answer, until the time is over."""
     await variant.prepare()
+    if isinstance(variant, SelfTimed):
+        return await variant.run(seconds)
     window = Window()
     window.first_seconds = await _first_call(variant)
     gc.collect()

@@ -110,14 +110,13 @@ class NaiveDesk:
 class Naive:
     """The naive desk, called in this process."""
 
-    name = "naive"
-
     def __init__(
-        self, pool: asyncpg.Pool[asyncpg.Record], processors: Processors, shape: Shape, *, by_range: bool
+        self, pool: asyncpg.Pool[asyncpg.Record], processors: Processors, shape: Shape, desk: NaiveDesk, *, name: str
     ) -> None:
+        self.name = name
         self.processors = processors
         self._pool = pool
-        self._desk = NaiveDesk(pool, by_range=by_range)
+        self._desk = desk
         self._demand = Demand(shape)
         self._windows = 0
 
@@ -187,4 +186,4 @@ async def naive_pool(url: str, *, by_range: bool) -> AsyncIterator[asyncpg.Pool[
 @asynccontextmanager
 async def naive(url: str, processors: Processors, shape: Shape, *, by_range: bool = False) -> AsyncIterator[Naive]:
     async with naive_pool(url, by_range=by_range) as pool:
-        yield Naive(pool, processors, shape, by_range=by_range)
+        yield Naive(pool, processors, shape, NaiveDesk(pool, by_range=by_range), name="naive")

@@ -75,10 +75,15 @@ class Report:
 def _headline(comparison: Comparison) -> str:
     plural = "s" if comparison.clients > 1 else ""
     ratios = [
-        f"{middle:.1f}x {name} ({least:.1f} to {most:.1f})" for name, (least, middle, most) in comparison.ratios.items()
+        f"{_times(middle)}x {name} ({_times(least)} to {_times(most)})"
+        for name, (least, middle, most) in comparison.ratios.items()
     ]
     goal = f", goal {comparison.goal:g}x" if comparison.goal is not None else ""
     return f"{comparison.title}, {comparison.clients} client{plural}: {'; '.join(ratios)}{goal}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
 
 
 def _line(figures: Figures) -> str:

@@ -95,12 +95,12 @@ def _caller(tenant_id: str) -> Caller:
 
 @asynccontextmanager
 async def earmark_spending(
-    url: str, processors: Processors, tenants: int, *, name: str = "earmark", lanes: int = LANES
+    url: str, processors: Processors, tenants: int, *, name: str = "earmark", lanes: int = LANES, is_cached: bool = True
 ) -> AsyncIterator[EarmarkSpending]:
     """A started node without timed jobs. With as many lanes as tenants, each of them commits for itself."""
     database = await Database.open(url)
     try:
-        runtime = Runtime(database, options=RuntimeOptions(runs_jobs=False, lanes=lanes))
+        runtime = Runtime(database, options=RuntimeOptions(runs_jobs=False, lanes=lanes, is_cached=is_cached))
         await runtime.open(root_tenant=ROOT)
         try:
             async with database.acquire() as connection:

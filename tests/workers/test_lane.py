@@ -76,9 +76,9 @@ class Adding:
 
 
 @asynccontextmanager
-async def lane_of(url: str, turn: Adding) -> AsyncIterator[tuple[Lane, Directory[int]]]:
+async def lane_of(url: str, turn: Adding, *, is_cached: bool = True) -> AsyncIterator[tuple[Lane, Directory[int]]]:
     """A running lane, and its actors."""
-    lane = Lane("adding", turn, connect=lambda: connect(url), committed=lambda _: None)
+    lane = Lane("adding", turn, connect=lambda: connect(url), committed=lambda _: None, is_cached=is_cached)
     directory: Directory[int] = Directory(lambda _: lane)
     running = asyncio.create_task(lane.run())
     try:
@@ -216,3 +216,10 @@ async def test_stopping_waits_for_what_is_under_way(database_url: str) -> None:
         turn.gate.set()
         await stopping
         assert [ask.done() for ask in asks] == [True] * 5
+
+
+async def test_without_the_cached_mode_everything_runs_under_locks(database_url: str) -> None:
+    turn = Adding()
+    async with lane_of(database_url, turn, is_cached=False) as (_, directory):
+        assert [await add(directory) for _ in range(3)] == [1, 2, 3]
+        assert turn.log == ["lock 1", "told 1"] * 3
