@@ -26,7 +26,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test conformance dashboard check bench chaos fuzz soak lock format lint types contracts clean
+.PHONY: help setup dev demo test simulation conformance dashboard check bench chaos fuzz soak lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ conformance:
 	elif ! command -v npm >/dev/null; then echo "npm is not installed: the Node conformance tests will be skipped"; \
 	elif [ ! $(CONFORMANCE)/node_modules/.package-lock.json -nt $(CONFORMANCE)/package-lock.json ]; then \
 		npm ci --prefix $(CONFORMANCE) --no-audit --no-fund --loglevel=error; fi
+
+simulation: dev ## Play as many times as many histories against the naive model (TIMES=10)
+	@EARMARK_TEST_SIMULATION=$(or $(TIMES),10) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal \
+		tests/simulation tests/faults/test_free_for_all.py $(TEST_ARGS)
 
 check: lint types contracts test ## Formatting, lint, types, import contracts, then every test
 

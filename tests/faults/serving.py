@@ -151,6 +151,10 @@ class GraphQLClient:
             assert answer is not None
             self._secrets[tenant_id] = answer["data"]["made"]["secret"]
 
+    def note_owner(self, instance_id: str, tenant_id: str) -> None:
+        """Of an instance that was not made here."""
+        self._owners[instance_id] = tenant_id
+
     async def send(self, address: str, step: Step, key: str) -> Outcome | None:
         """The outcome in the simulation's words; None when nobody knows whether there was one."""
         field, kind, shown = MUTATIONS[step.command]

@@ -40,7 +40,7 @@ async def twin_on(
         yield Twin(ProductWorld(started, plan), clock, connection, send=send)
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_one_node_decides_as_the_rules_say(database_url: str, seed: int) -> None:
     async with twin_on(database_url) as twin:
         for number, step in enumerate(random_history(seed, 80)):
@@ -53,7 +53,7 @@ async def test_one_node_decides_as_the_rules_say(database_url: str, seed: int) -
 ROAMING: WorldPlan = with_plain_projects(ROAMING_WORLD)
 
 
-@pytest.mark.parametrize("seed", seeds(6, first=600_000))
+@pytest.mark.parametrize("seed", seeds(4, first=600_000))
 async def test_what_starts_again_is_placed_as_the_rules_say(database_url: str, seed: int) -> None:
     """R36, D27, D32: on any reservation of its flavor, whichever node is asked."""
     chance = random.Random(seed)
@@ -69,7 +69,7 @@ async def test_what_starts_again_is_placed_as_the_rules_say(database_url: str, s
         await twin.finish()
 
 
-@pytest.mark.parametrize("seed", seeds(6, first=650_000))
+@pytest.mark.parametrize("seed", seeds(3, first=650_000))
 async def test_starts_at_once_over_two_nodes_equal_some_serial_order(database_url: str, seed: int) -> None:
     """P10, for what may move from one reservation to another while it is stopped, moved and deleted."""
     async with twin_on(database_url, nodes=2, plan=ROAMING) as twin:
@@ -81,7 +81,7 @@ async def test_starts_at_once_over_two_nodes_equal_some_serial_order(database_ur
         await twin.finish()
 
 
-@pytest.mark.parametrize("seed", seeds(3, first=700_000))
+@pytest.mark.parametrize("seed", seeds(2, first=700_000))
 async def test_moves_survive_cut_connections(database_url: str, seed: int) -> None:
     """P11: the wire breaks at commits, and every answer is asked for until it comes."""
     chance = random.Random(seed)
@@ -96,7 +96,7 @@ async def test_moves_survive_cut_connections(database_url: str, seed: int) -> No
         await twin.finish()
 
 
-@pytest.mark.parametrize("seed", seeds(6, first=50_000))
+@pytest.mark.parametrize("seed", seeds(4, first=50_000))
 async def test_nodes_that_take_turns_decide_as_the_rules_say(database_url: str, seed: int) -> None:
     """Each step goes to any of two nodes, so that what one holds in memory is behind, and is read again."""
     chance = random.Random(seed)
@@ -115,7 +115,7 @@ def either_history(seed: int, steps: int) -> list[Step]:
     return dense_history(seed, steps) if seed % 2 else random_history(seed, steps)
 
 
-@pytest.mark.parametrize("seed", seeds(6, first=100_000))
+@pytest.mark.parametrize("seed", seeds(4, first=100_000))
 async def test_commands_at_once_over_two_nodes_equal_some_serial_order(database_url: str, seed: int) -> None:
     """P10."""
     async with twin_on(database_url, nodes=2) as twin:
@@ -159,7 +159,7 @@ async def test_a_second_pass_of_the_jobs_changes_nothing(database_url: str, seed
         assert await dump(twin.connection) == before
 
 
-@pytest.mark.parametrize("seed", seeds(3, first=300_000))
+@pytest.mark.parametrize("seed", seeds(2, first=300_000))
 async def test_cut_connections_leave_exactly_one_effect(database_url: str, seed: int) -> None:
     """The wire breaks at commits: before, after, or nobody knows. Whoever asks again by key gets the one answer."""
     chance = random.Random(seed)
@@ -214,7 +214,7 @@ async def sweep(twin: Twin) -> None:
     await twin.product.nodes[0].relay.sweep()
 
 
-@pytest.mark.parametrize("seed", seeds(4, first=400_000))
+@pytest.mark.parametrize("seed", seeds(3, first=400_000))
 async def test_it_makes_no_difference_when_boundaries_are_applied(database_url: str, seed: int) -> None:
     """P3: here at their very millisecond, on the model when a command needs them."""
     async with twin_on(database_url) as twin:
@@ -231,7 +231,7 @@ def edges_between(twin: Twin, after: int, until: int) -> list[int]:
     return sorted(edge for edge in edges if after <= edge <= until)
 
 
-@pytest.mark.parametrize("seed", seeds(4, first=500_000))
+@pytest.mark.parametrize("seed", seeds(3, first=500_000))
 async def test_a_clock_that_jumps_never_takes_a_reservation_back(database_url: str, seed: int) -> None:
     """R3, D15: each reservation's own floor holds. The model starts every step from the floors that are stored."""
     chance = random.Random(seed)
