@@ -8,8 +8,9 @@ on heads, in the order of their keys (R12).
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -63,6 +64,18 @@ _INSTANCES: Final = "select * from capacity_instance where key = any ($1) and ru
 _SEGMENTS: Final = "select * from capacity_segment where key = any ($1) and to_at is null"
 
 
+PORTION: Final = 1_000
+"""Rows between two looks at what else there is to do: a few milliseconds. A reservation may have tens of thousands."""
+
+
+async def in_portions(rows: Iterable[Row]) -> AsyncIterator[Row]:
+    """The same rows; everybody else has a turn after each portion."""
+    for number, row in enumerate(rows, start=1):
+        yield row
+        if number % PORTION == 0:
+            await asyncio.sleep(0)
+
+
 async def read_states(connection: AnyConnection, heads: Mapping[str, Reservation]) -> dict[str, CapacityState]:
     """The books of these reservations, from three statements whatever their number."""
     if not heads:
@@ -70,11 +83,13 @@ async def read_states(connection: AnyConnection, heads: Mapping[str, Reservation
     keys = sorted(heads)
     since = [heads[key].clock_at - START_TOLERANCE_MS for key in keys]
     grants: dict[str, list[Grant]] = defaultdict(list)
-    for row in await connection.fetch(_GRANTS, keys, since):
+    async for row in in_portions(await connection.fetch(_GRANTS, keys, since)):
         grants[row["key"]].append(grant_of(row))
-    segments = {row["instance_id"]: segment_of(row) for row in await connection.fetch(_SEGMENTS, keys)}
+    segments = {
+        row["instance_id"]: segment_of(row) async for row in in_portions(await connection.fetch(_SEGMENTS, keys))
+    }
     instances: dict[str, list[Instance]] = defaultdict(list)
-    for row in await connection.fetch(_INSTANCES, keys):
+    async for row in in_portions(await connection.fetch(_INSTANCES, keys)):
         instances[row["key"]].append(instance_of(row, segments.get(row["instance_id"])))
     return {key: CapacityState(heads[key], grants[key], instances[key]) for key in keys}
 
