@@ -139,6 +139,7 @@ def refuse_cost(cost: Cost, *, most: int, introspection_most: int) -> GraphQLErr
 
 
 _SMALL: Final = frozenset((int, bool, float, type(None)))
+"""What has nothing in it, whatever it is."""
 
 
 def refuse_variables(variables: Mapping[str, Any] | None) -> GraphQLError | None:
@@ -146,20 +147,20 @@ def refuse_variables(variables: Mapping[str, Any] | None) -> GraphQLError | None
     left = VALUES_MAX
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), variables)] if variables else []
     while waiting:
-        path, value = waiting.pop()
-        if type(value) in _SMALL:
-            continue
-        if isinstance(value, str):
-            if len(value) > TEXT_MAX:
-                return _too_large(path, f"at most {TEXT_MAX} characters, not {len(value)}", "too-long")
-        elif isinstance(value, dict | list | Mapping | Sequence):  # those of JSON are found first, and fast
-            if len(value) > LIST_MAX:
-                return _too_large(path, f"at most {LIST_MAX} entries, not {len(value)}", "too-many")
-            left -= len(value)
-            entries = value.items() if isinstance(value, Mapping) else enumerate(value)
-            waiting.extend(((path, step), entry) for step, entry in entries)
+        path, entries = waiting.pop()
+        if len(entries) > LIST_MAX:
+            return _too_large(path, f"at most {LIST_MAX} entries, not {len(entries)}", "too-many")
+        left -= len(entries)
         if left < 0:
             return _too_large((), f"at most {VALUES_MAX} values in all", "too-many")
+        for step, value in entries.items() if isinstance(entries, Mapping) else enumerate(entries):
+            if type(value) in _SMALL:
+                continue
+            if isinstance(value, str):
+                if len(value) > TEXT_MAX:
+                    return _too_large((path, step), f"at most {TEXT_MAX} characters, not {len(value)}", "too-long")
+            elif isinstance(value, dict | list | Mapping | Sequence):  # those of JSON are found first, and fast
+                waiting.append(((path, step), value))
     return None
 
 

@@ -33,6 +33,8 @@ from graphql.language import NamedTypeNode
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types.field import StrawberryField
 
+from domain.amounts import INT64_MAX, INT64_MIN
+from domain.terms import INSTANT_MAX
 from schema.compiled.source import NotCompiled, Source, indented
 from schema.compiled.strawberries import class_of, field_of, plain_function
 
@@ -43,6 +45,12 @@ EXACT: Final = {
     "Int": "type({0}) is not int or not -2147483648 <= {0} <= 2147483647",
 }
 """What is true of a value that is not one of this scalar as it stands. Others have functions of their own."""
+
+USUAL: Final = {
+    "Int64": (f"type({{0}}) is int and {INT64_MIN} <= {{0}} <= {INT64_MAX}", "str({0})"),
+    "Millis": (f"type({{0}}) is int and 0 <= {{0}} <= {INSTANT_MAX}", "{0}"),
+}
+"""What is true of nearly all values of a scalar of ours, and how they are shown then."""
 
 _CALL: Final = re.compile(r"o = (f\d+)\(o\)")
 
@@ -107,7 +115,8 @@ class AnswerWriter:
         if type_.name == "Float":
             raise NotCompiled("numbers with fractions are rare")
         serialize = self._source.name(type_.coerce_output_value, "s")
-        return [f"{name} = {serialize}({name})"]
+        usual, shown = USUAL.get(type_.name, ("False", "{0}"))
+        return [f"{name} = {shown.format(name)} if {usual.format(name)} else {serialize}({name})"]
 
     def _enum(self, name: str, type_: GraphQLEnumType) -> list[str]:
         kind = getattr(type_, "wrapped_cls", None)
