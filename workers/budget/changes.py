@@ -4,10 +4,16 @@ which is woken when a turn was in doubt and nobody knows what it changed."""
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
+from typing import Final
 
 from domain.amounts import Unit
 
+KEYS_MAX: Final = 10_000
+"""Keys in memory, some three megabytes: each turn names every budget that it has changed."""
 
+
+@lru_cache(maxsize=KEYS_MAX)
 def change_key(tenant_id: str, scope_path: str, unit: Unit) -> str:
     """Short, since other nodes are told many at once. Two budgets may share one: a watcher looks, and sees no change."""
     return f"budget/{zlib.crc32(f'{tenant_id}/{unit}/{scope_path}'.encode()):08x}"

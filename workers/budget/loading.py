@@ -83,7 +83,10 @@ class TenantBooks:
 
     def due_at(self) -> int | None:
         """The first instant at which something may be due."""
-        return min((at for at in (self.unread_due_at, self.state.next_expiry_at()) if at is not None), default=None)
+        unread, held = self.unread_due_at, self.state.next_expiry_at()
+        if unread is None or held is None:
+            return held if unread is None else unread
+        return min(unread, held)
 
     def head_due_at(self) -> int | None:
         """What the head is to say of it. The column has an index, so it is left as it is while it is early enough: a
