@@ -26,7 +26,7 @@ DEV := $(VENV)/.dev-$(call checksum,requirements-dev.lock)
 PROJECT := $(VENV)/.project-$(call checksum,pyproject.toml)
 
 .NOTPARALLEL:
-.PHONY: help setup dev demo test simulation conformance dashboard check bench chaos fuzz soak lock format lint types contracts clean
+.PHONY: help setup dev demo test simulation conformance dashboard check bench chaos fuzz soak plans audit lock format lint types contracts clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,14 @@ fuzz: dev ## Ask the GraphQL schema that many random queries and mutations, with
 
 soak: dev ## One server with everything in memory, for an hour (SOAK_ARGS="--minutes 6" for less)
 	@$(BIN)/python tests/bench/soak.py $(SOAK_ARGS)
+
+plans: dev ## Ask every list and look-up over a million rows, and check the plans that PostgreSQL ran (ROWS=100000)
+	@EARMARK_TEST_ROWS=$(ROWS) $(BIN)/python -m pytest -q tests/bench/test_plans.py
+
+ROWS ?= 1000000
+
+audit: dev ## Ask PyPI for known weaknesses of the packages in the locks
+	@$(BIN)/uv tool run --from pip-audit==2.10.1 pip-audit --requirement requirements-dev.lock --no-deps --disable-pip
 
 lock: dev ## Rewrite the two locks (UPGRADE=--upgrade takes the newest versions)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
