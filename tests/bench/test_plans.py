@@ -1,8 +1,8 @@
 """`make plans`: every list and look-up of the schema on tables of a million rows, by the plans that PostgreSQL really ran.
 
 Each query field is asked over GraphQL as root and as a tenant, once as it is and once with each of its filters;
-`auto_explain` writes down the plan of every statement below. None may walk a large table, by a sequential scan or by
-an index whose rows are thrown away. `EARMARK_TEST_ROWS` asks for fewer rows.
+`auto_explain` writes down the plan of every statement below. None may walk a large table, by a sequential scan (but for
+FULL) or by an index whose rows are thrown away (but for WALKS). `EARMARK_TEST_ROWS` asks for fewer rows.
 """
 
 from __future__ import annotations
@@ -159,8 +159,38 @@ VALUES: Final[dict[str, Any]] = {
     "statusTo": 499, "isOverLimit": True, "hasDebt": True, "search": "zzz",
 }  # fmt: skip
 
-WALKS: Final[dict[str, str]] = {}
-"""`field(filter)` to why it may look at more than a page: nothing yet."""
+_LIVE: Final = "counts what is live on the reservations that are shown, by their index"
+_SUM: Final = "adds up the hours that were asked for, by their index"
+_OWN: Final = "looks through what the tenant has, by its index, until the page is full"
+_ALL: Final = "looks through everybody's in the order of the list until the page is full"
+_TEXT: Final = "text anywhere in a column: everything that the other filters leave is looked at"
+WALKS: Final[dict[str, str]] = {
+    **dict.fromkeys([f"root capacityReservations({name})" for name in ("", "accountId", "poolId", "status", "flavor")], _LIVE),
+    **dict.fromkeys([f"root grants({name})" for name in ("", "state", "poolId", "projectId", "grantTenantId")], _LIVE),
+    **dict.fromkeys([f"root instances({name})" for name in ("", "projectId", "runState", "ownerTenantId")], _LIVE),
+    **dict.fromkeys(["root grants(reservation)", "root grants(overlaps)", "root instances(reservation)"], _ALL),
+    **dict.fromkeys([f"root events({name})" for name in ("ofTenantId", "types", "category", "scope")], _ALL),
+    **dict.fromkeys([f"root auditLog({name})" for name in ("errorCodes", "statusFrom", "statusTo")], _ALL),
+    **dict.fromkeys([f"root budgets(utilization{end}Millionths)" for end in ("From", "To")], _ALL),
+    "root budgets(status)": _ALL,
+    "root budgets(hasDebt)": "an index on what changes with every charge would cost more than this list",
+    "root budgets(sortBy)": "sorted by what changes with every request: everything is looked at and sorted",
+    **dict.fromkeys([f"root {name}(search)" for name in ("events", "budgets", "auditLog")], _TEXT),
+    **dict.fromkeys([f"tenant {name}(search)" for name in ("events", "budgets")], _TEXT),
+    **{f"{who} usage({name})": _SUM for who in ("root", "tenant") for name in
+       ("", "ofTenantId", "meters", "from", "to", "projectId", "grantId")},
+    **dict.fromkeys(["tenant grants(overlaps)", "tenant instances(runState)"], _OWN),
+    **dict.fromkeys([f"tenant events({name})" for name in ("types", "category", "scope")], _OWN),
+    **dict.fromkeys([f"tenant budgets({name})" for name in ("hasDebt", "sortBy", "isOverLimit")], _OWN),
+    **dict.fromkeys([f"tenant budgets(utilization{end}Millionths)" for end in ("From", "To")], _OWN),
+    **{f"tenant budgetReservations({name})": _OWN for name in
+       ("status", "subject", "expiresFrom", "expiresTo", "finalizedFrom", "finalizedTo")},
+}  # fmt: skip
+"""`who field(filter)` to why it looks at more rows than a page has; whatever is not here does not."""
+FULL: Final = frozenset(
+    {"root budgets(search)", "root budgets(hasDebt)", "root budgets(sortBy)", "root auditLog(search)"}
+)
+"""Those that walk a whole table. Operators ask for them, rarely, and the statement's time is bounded."""
 
 
 def questions(everybody: bool) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -225,6 +255,7 @@ async def test_no_question_walks_a_large_table(postgres: str, make_database: Any
         for finding in findings:
             print(f"  {finding.asked}: {finding.what}\n      {' '.join(finding.statement.split())[:300]}")
     assert {finding.asked for finding in findings} - WALKS.keys() == set()
+    assert {finding.asked for finding in findings if finding.what.startswith("walks")} <= FULL
 
 
 def tenant(world: World) -> Caller:
