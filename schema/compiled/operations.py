@@ -28,7 +28,7 @@ from schema.failures import DescribeFailures
 from schema.sharing import Known
 
 LINES_SUM_MAX: Final = 50_000
-"""Lines of all code that is remembered: each takes some hundred bytes. A hot mutation has two hundred."""
+"""Lines of all code that is remembered: each takes a hundred bytes. A hot mutation has two to four hundred."""
 OWN_EXTENSIONS: Final = (DescribeFailures, PerOperation, PrepareDocument, RememberIntrospection)
 """What they come to on this way: an error is left to graphql-core and so is described there; an `Operation` is begun; the
 document is prepared and refused; a question about the schema is not compiled."""
@@ -57,7 +57,7 @@ class Plans:
         self._length = 0
 
     def plan(self, schema: strawberry.Schema, prepared: Prepared, text: str, operation_name: str | None) -> Plan | None:
-        """Compiled at first sight: that is less work than it was to validate the document."""
+        """Compiled at first sight, which is about as much work as it was to parse and validate the document."""
         key = (text, operation_name)
         if key in self._remembered:
             self._remembered.move_to_end(key)
