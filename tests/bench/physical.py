@@ -23,6 +23,9 @@ from tests.bench.ledgers import lay_out, scopes_of, tenant_of
 from tests.bench.processors import Processors
 
 BATCH: Final = 64
+LEAVE_S: Final = 30.0
+POLL_S: Final = 0.01
+_THERE: Final = "select exists (select 1 from pg_stat_activity where application_name = 'pgbench')"
 _HEAD: Final = """
 insert into capacity_reservation (
     key, account_id, reservation_id, provider, flavor, region, total, status, pool_id, external_in_use, clock_at,
@@ -153,6 +156,7 @@ class Physical:
             script.flush()
             before = self.processors.read()
             told = await self._pgbench(script.name, max(1, math.ceil(seconds)))
+            await self._leave()
             after = self.processors.read()
         done, rate = _DONE.search(told), _RATE.search(told)
         if done is None or rate is None:
@@ -168,6 +172,12 @@ class Physical:
     async def check(self) -> list[str]:
         found = await self._connection.fetchval(self._count)
         return [] if found == self._written else [f"{self._written} rows were written, {found} are there"]
+
+    async def _leave(self) -> None:
+        """Wait until its backend has ended: what it took is counted then."""
+        async with asyncio.timeout(LEAVE_S):
+            while await self._connection.fetchval(_THERE):  # noqa: ASYNC110 - it happens in PostgreSQL
+                await asyncio.sleep(POLL_S)
 
     async def _pgbench(self, script: str, seconds: int) -> str:
         program = Path(find_binaries(bin_dir=None, made_by=None).folder) / "pgbench"
