@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tests.schema.world import World
@@ -18,12 +19,18 @@ WITH_USAGE = (
 )
 
 
+COUNTS: ContextVar[bool] = ContextVar("counts", default=False)
+"""Set where statements are counted, and so in whatever is begun there."""
+
+
 @asynccontextmanager
 async def counted(world: World) -> AsyncIterator[list[str]]:
     """The statements that reads send meanwhile, but for BEGIN, COMMIT and the clock."""
     seen: list[str] = []
 
     def note(record: Any) -> None:
+        if not COUNTS.get():
+            return  # a statement of the node itself, which is at work all the time
         words = record.query.split()
         is_read = "clock_timestamp()" not in record.query and "event_relay" not in record.query
         if words[0].lower() in ("select", "with") and is_read:
@@ -36,9 +43,11 @@ async def counted(world: World) -> AsyncIterator[list[str]]:
         connection.add_query_logger(note)
     for connection in connections:
         await world.runtime.database._pool.release(connection)
+    token = COUNTS.set(True)
     try:
         yield seen
     finally:
+        COUNTS.reset(token)
         for connection in raw:
             connection.remove_query_logger(note)
 
@@ -61,7 +70,7 @@ async def test_two_hundred_grants_cost_no_more_statements_than_two(world: World)
 
     assert len(shown) == 200
     assert len(for_all) == len(for_two)
-    assert len(for_usage) <= 3, for_usage
+    assert 0 < len(for_usage) <= 3, for_usage
 
 
 async def test_a_later_operation_sees_what_has_changed_since(world: World) -> None:
