@@ -124,8 +124,7 @@ where tenant_id = $1 and payload ? 'grantId' and payload ->> 'grantId' = $2 and 
     and ($4::text[] is null or type = any ($4))
 order by seq limit $5
 """
-_PAGE_OF_SEARCH: Final = """
-select * from event
+_SEARCHED: Final = """
 where tenant_id = $1 and seq > $2 and ($3::text[] is null or type = any ($3)) and ($4::text is null or subject = $4)
     and ($6::text is null or split_part(type, '.', 1) = $6)
     and ($7::text is null or starts_with(payload ->> 'scope', $7))
@@ -136,6 +135,14 @@ where tenant_id = $1 and seq > $2 and ($3::text[] is null or type = any ($3)) an
     and ($13::text is null or payload ->> 'correlation_id' ilike $13 or payload ->> 'scope' ilike $13)
 order by seq limit $5
 """
+_PAGE_OF_SEARCH: Final = f"select * from event {_SEARCHED}"
+_PAGE_OF_CORRELATION: Final = f"""
+with correlated as materialized (
+    select * from event where tenant_id = $1 and payload ? 'correlation_id' and payload ->> 'correlation_id' = $8
+)
+select * from correlated {_SEARCHED}
+"""
+"""There are few of them, which the planner cannot know: in order of their numbers it would go through the whole stream."""
 
 
 async def page_events(
@@ -156,7 +163,8 @@ async def page_events(
     elif search != ANYTHING:
         *wanted, text = astuple(search)
         pattern = like(text) if text else None
-        rows = await connection.fetch(_PAGE_OF_SEARCH, stream, after, kinds, tenant_id, limit, *wanted, pattern)
+        page = _PAGE_OF_SEARCH if search.correlation_id is None else _PAGE_OF_CORRELATION
+        rows = await connection.fetch(page, stream, after, kinds, tenant_id, limit, *wanted, pattern)
     else:
         rows = await connection.fetch(_PAGE, stream, after, kinds, tenant_id, limit)
     return [event_of(row) for row in rows]
