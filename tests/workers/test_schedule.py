@@ -243,7 +243,7 @@ async def test_every_job_of_the_table_is_there_and_runs_by_its_name(database_url
     assert ran[BOUNDARIES].counts["boundaries"] == 1
     assert ran[METER].counts["records"] == 1
     assert set(ran[SCAN].counts) == {"complete", "incomplete", "skipped", "failed"}
-    assert set(ran[RETENTION].counts) == {"streams", "answers", "audit", "deliveries"}
+    assert set(ran[RETENTION].counts) == {"streams", "answers", "audit", "deliveries", "evidence"}
 
 
 async def test_interrupted_deletions_of_tenants_are_finished_by_the_schedule(database_url: str) -> None:
