@@ -61,9 +61,10 @@ setup: $(RUNTIME) $(PROJECT) ## Make .venv with the run-time packages and the ea
 
 dev: setup $(DEV) ## The same, with everything the tests and checks need
 
-demo: setup ## Start a server on its own PostgreSQL with sample data, and ask it something
+DEMO_ARGS ?=
+demo: setup ## Start a server on its own PostgreSQL with sample data, and ask it something (DEMO_ARGS="--port 7979")
 	@[ -f $(DASHBOARD_BUILT) ] || $(MAKE) --no-print-directory dashboard || echo "Going on without the dashboard."
-	@$(BIN)/earmark demo
+	@$(BIN)/earmark demo $(DEMO_ARGS)
 
 # Built where Node is, and again when what it is made from is newer. Nothing else needs it, or Node.
 dashboard: ## Build the dashboard that the server shows at /dashboard

@@ -7,6 +7,8 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+REASON_MAX: Final = 256
+
 _LENGTH: Final = b"content-length"
 
 
@@ -42,3 +44,12 @@ async def send_json(send: Send, body: bytes, *, content_type: bytes = b"applicat
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", content_type)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def unreadable(error: Exception) -> str:
+    """Why a body cannot be read, in words that a client can do something with."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "it has text that is not UTF-8"
+    return str(error)[:REASON_MAX]

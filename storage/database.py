@@ -144,7 +144,8 @@ class Database:
     async def close(self) -> None:
         """Let statements under way finish for a moment, then cut the rest."""
         try:
-            await asyncio.wait_for(self._pool.close(), timeout=5)
+            async with asyncio.timeout(5):
+                await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
 

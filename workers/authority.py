@@ -97,6 +97,8 @@ class Authenticator:
         self._principals: OrderedDict[bytes, _Found] = OrderedDict()
         self._strangers: OrderedDict[bytes, _Found] = OrderedDict()
         self._looking_up = tuple(asyncio.Lock() for _ in range(LOOK_UPS_MAX))
+        self._forgotten = 0
+        """How often everything was."""
         self._used_at: dict[str, int] = {}
         self.attempts = AttemptLog(clock)
 
@@ -116,6 +118,13 @@ class Authenticator:
         else:
             self._note_failure(found.unfit, attempt)
         return found.principal
+
+    def forget(self) -> None:
+        """Keys or tenants were changed on this node: what is asked here from now on is looked up anew. The other nodes
+        come to know of it within a second."""
+        self._forgotten += 1
+        self._principals.clear()
+        self._strangers.clear()
 
     def _note_failure(self, unfit: Unfit, attempt: Attempt | None) -> None:
         if attempt is not None:
@@ -146,9 +155,12 @@ class Authenticator:
     async def _find_out(self, presented: Presented) -> _Found:
         async with self._looking_up[presented.digest[0] % LOOK_UPS_MAX]:
             found = self._recall(presented)
-            if found is None:
-                found = await self._look_up(presented)
-                self._remember(presented, found)
+            while found is None:
+                forgotten = self._forgotten
+                looked_up = await self._look_up(presented)
+                if forgotten == self._forgotten:  # else it may have been read just before the change
+                    self._remember(presented, looked_up)
+                    found = looked_up
             return found
 
     async def _look_up(self, presented: Presented) -> _Found:

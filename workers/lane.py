@@ -105,7 +105,8 @@ class Lane:
         """Take no more, finish what waits if it can be done in time, and let nobody hang."""
         self._is_stopped = True
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout=within_s)
+            async with asyncio.timeout(within_s):
+                await self._idle.wait()
         except TimeoutError:
             log.warning("lane %s stopped with commands waiting", self.name)
         fail(self._drain(limit=None), Stopped("the node is closing"))

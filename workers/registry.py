@@ -55,9 +55,11 @@ class Turn:
 class Registrar:
     """Runs the registry's mutations and reads. One object serves all desks of a node."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called whenever a mutation has been committed."""
         self._database = database
         self._clock = clock
+        self._changed = changed
 
     def request(self, caller: Caller, operation: str, *, idempotency_key: Any, content: Mapping[str, Any]) -> Request:
         """The request of a caller, who acts in its own tenant. Raises `Shape` for a malformed key."""
@@ -80,6 +82,8 @@ class Registrar:
         """
         outcome = await self._settle(request, decide, subject)
         measures.DECISIONS.labels(CONTEXT, request.operation, _word(outcome)).inc()
+        if isinstance(outcome, Accepted):
+            self._changed()
         if not isinstance(outcome, Replayed):
             return outcome
         async with self.reading() as turn:

@@ -241,10 +241,9 @@ class Listener:
                 await self._restored()
             while not lost.is_set():
                 try:
-                    await asyncio.wait_for(self._wake.wait(), self._database.answer_within_s)
-                except (
-                    TimeoutError
-                ):  # a silence that is one, or a connection that is dead without anybody having said so
+                    async with asyncio.timeout(self._database.answer_within_s):  # `wait_for` may lose a cancellation
+                        await self._wake.wait()
+                except TimeoutError:  # a silence that is one, or a connection that died without a word
                     await connection.execute("select 1")
                     continue
                 self._wake.clear()

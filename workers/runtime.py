@@ -199,7 +199,7 @@ class Runtime:
         directory: Directory[TenantBooks] = Directory(lambda key: lane_for(key, lanes))
         measures.ACTORS.labels(context="budget").set_function(lambda: len(directory))
         self.budget_asker = BudgetAsker(self.database, directory, self.ids, self.clock)
-        self.budgets = BudgetDesk(self.budget_asker)
+        self.budgets = BudgetDesk(self.budget_asker, keys_changed=self.authenticator.forget)
         self.budget_reads = BudgetReads(self.budget_asker)
         self.bulk = BulkDesk(self.budget_asker)
         self.audit_log = AuditLog(self.database, self.ids, self.clock)
@@ -213,7 +213,7 @@ class Runtime:
 
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)
-        self.registrar = Registrar(self.database, self.clock)
+        self.registrar = Registrar(self.database, self.clock, changed=self.authenticator.forget)
         self.tenancy = TenancyDesk(self.registrar, self.ids, close_tenant=self._close_tenant)
         self.keys = KeyDesk(self.registrar, self.ids)
         self.notices = NoticeDesk(self.registrar)

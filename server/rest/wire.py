@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from domain.capacity.refusals import CapacityUnavailable
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Refusal
 from server.auth import caller_in
-from server.plain import read_whole, send_json
+from server.plain import read_whole, send_json, unreadable
 from storage.database import Unavailable
 from workers.actor import Overloaded, Stopped
 from workers.request import Caller
@@ -86,7 +86,9 @@ def read_object(body: bytes) -> dict[str, Any] | InvalidInput:
     try:
         value = _DECODER.decode((body or b"{}").decode())
     except (ValueError, RecursionError) as error:
-        return InvalidInput(field="body", reason="malformed", message=f"the body is not a JSON object: {error}")
+        return InvalidInput(
+            field="body", reason="malformed", message=f"the body is not a JSON object: {unreadable(error)}"
+        )
     if not isinstance(value, dict):
         return InvalidInput(field="body", reason="wrong-type", message="the body must be a JSON object")
     return value

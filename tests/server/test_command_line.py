@@ -162,6 +162,15 @@ def test_a_check_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [["create", "--tenant", "acme"], ["list"], ["revoke", "key_1"]])
+def test_keys_of_nobody_make_no_database(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", *arguments, "--data-dir", str(tmp_path / "typo")]) == 1
+    assert f"there is no database in {tmp_path / 'typo' / 'postgres'} (--data-dir)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_permission_is_explained() -> None:
     assert set(PURPOSES) == {EVERYTHING, *Permission}
     page = (ROOT / "docs" / "permissions.md").read_text()

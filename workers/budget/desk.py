@@ -20,6 +20,7 @@ from domain.budget.values import ActorType, Origin
 from domain.identity import RESERVED_TENANT_IDS, TENANT_ID, in_words
 from domain.outcomes import InvalidState, Refusal
 from workers.budget import wanted as w
+from workers.budget.asking import BudgetAsker
 from workers.budget.holding import HoldingDesk
 from workers.budget.rights import RIGHTS, refuse
 from workers.request import Caller
@@ -31,7 +32,12 @@ DELETED: Final = "tenant_deleted"
 
 
 class BudgetDesk(HoldingDesk):
-    """Where every command about budgets enters, whichever edge it comes over."""
+    """Where every command about budgets enters, whichever edge it comes over. `keys_changed` is called when a tenant's
+    keys may have gone with it."""
+
+    def __init__(self, asker: BudgetAsker, *, keys_changed: Callable[[], None] = lambda: None) -> None:
+        super().__init__(asker)
+        self._keys_changed = keys_changed
 
     async def fund(self, caller: Caller, **given: Unpack[w.ToFund]) -> BudgetOutcome[FundAnswer]:
         """Change what a budget has to give."""
@@ -93,7 +99,9 @@ class BudgetDesk(HoldingDesk):
         ends = given.get("status") in (TenantStatus.SUSPENDED, TenantStatus.CLOSED)
         if ends and tenant_id == caller.principal.tenant_id:
             return InvalidState(state="root", message="the root tenant can be neither suspended nor closed")
-        return await self._govern(caller, c.UpdateTenant, tenant_id=tenant_id, **given)
+        outcome = await self._govern(caller, c.UpdateTenant, tenant_id=tenant_id, **given)
+        self._keys_changed()
+        return outcome
 
     async def close_deleted_tenant(self, tenant_id: str) -> None:
         """A tenant was marked deleted: nothing of its budgets stays open. Harmless when done twice."""
@@ -105,6 +113,7 @@ class BudgetDesk(HoldingDesk):
         )
         outcome = await self._asker.ask(command)
         assert not isinstance(outcome, Refusal), outcome
+        self._keys_changed()
 
     async def _govern(
         self, caller: Caller, kind: Callable[..., Any], /, *, idempotency_key: str | None = None, **given: Any

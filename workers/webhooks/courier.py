@@ -93,7 +93,8 @@ class Courier:
                 took_s, wait_s = 0.0, RETRY_S
             await asyncio.sleep(min(REST_MAX_S, RESTS * took_s))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                async with asyncio.timeout(wait_s):  # `wait_for` may lose a cancellation that comes with the wake
+                    await self._wake.wait()
 
     async def run_once(self) -> Ran:
         """A job: hand out what there is and deliver what is due, until nothing is."""

@@ -83,7 +83,8 @@ class Line:
     async def close(self) -> None:
         self.writer.close()
         with contextlib.suppress(OSError):  # among them timeouts, and TLS that ends without a word
-            await asyncio.wait_for(self.writer.wait_closed(), GOODBYE_S)
+            async with asyncio.timeout(GOODBYE_S):
+                await self.writer.wait_closed()
 
     def drop(self) -> None:
         """At once, whatever the other side thinks of it."""

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from domain.outcomes import InvalidInput
+from server.plain import unreadable
 
 BODY_MAX: Final = 1_048_576
 """Bytes of a request body: a mebibyte holds the largest metadata that anybody should keep beside a hold."""
@@ -41,7 +42,7 @@ def read_body(body: bytes, kind: type[Body]) -> Body | InvalidInput:
         return _misshapen(str(error))
     except (ValueError, RecursionError) as error:
         return InvalidInput(
-            field="body", reason="malformed", message=f"the body is not acceptable JSON: {_short(error)}"
+            field="body", reason="malformed", message=f"the body is not acceptable JSON: {unreadable(error)}"
         )
 
 
@@ -54,10 +55,6 @@ def _misshapen(text: str) -> InvalidInput:
         field = f"{where}.{named['name'][:NAME_MAX]}".lstrip(".")
     reason = "unknown-field" if "unknown field" in what else "missing" if "missing" in what else "wrong-type"
     return InvalidInput(field=field or "body", reason=reason, message=f"{field or 'body'}: {what[: 2 * NAME_MAX]}")
-
-
-def _short(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[: 2 * NAME_MAX]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

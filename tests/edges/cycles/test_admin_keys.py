@@ -118,6 +118,14 @@ async def test_a_key_is_revoked_once_and_changed_no_more(world: World) -> None:
     assert refused(await world.ask("PATCH", path, {"name": "x"}, by=ADMIN)) == revoked
 
 
+async def test_a_revoked_key_is_out_at_once_where_it_was_revoked(world: World) -> None:
+    """Not only when what was remembered of it is looked up again."""
+    made = await world.add_key("worker")
+    ok(await world.ask("GET", "/v1/reservations", by="worker"))
+    ok(await world.ask("DELETE", f"/v1/admin/api-keys/{made['key_id']}", by=ADMIN))
+    assert refused(await world.ask("GET", "/v1/reservations", by="worker")) == (401, "UNAUTHORIZED")
+
+
 async def test_a_key_that_is_over_is_changed_no_more(world: World) -> None:
     made = await world.add_key("worker", expires_at=show_instant(B + DAY))
     world.clock.advance(DAY)
