@@ -308,4 +308,4 @@ async def _end_streams(runtime: Runtime) -> None:
 
 
 def _streams(runtime: Runtime) -> int:
-    return runtime.hub.count + runtime.board.count
+    return runtime.hub.open_count + runtime.board.count

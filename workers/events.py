@@ -47,6 +47,8 @@ class Subscriber:
     queue: deque[EventRecord] = field(default_factory=deque)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     has_overflowed: bool = False
+    is_placed: bool = False
+    """It knows after which event it begins."""
     closing: tuple[str, str] | None = None
     """(code, message)."""
 
@@ -96,6 +98,7 @@ class EventHub:
         self._database = database
         self._feeds: dict[str, _Feed] = {}
         self._count = 0
+        self._placed = 0
 
     @property
     def listened(self) -> list[str]:
@@ -103,6 +106,12 @@ class EventHub:
 
     @property
     def count(self) -> int:
+        """Subscribers that know where they begin: they miss nothing that comes from now on."""
+        return self._placed
+
+    @property
+    def open_count(self) -> int:
+        """The same, and those who are about to begin."""
         return self._count
 
     def key_ids(self) -> set[str]:
@@ -167,6 +176,8 @@ class EventHub:
             if await self._make_ready(feed):
                 await self._read_on(feed)  # what was appended while the number was read woke nobody
             position = await self._start(feed, after)
+            subscriber.is_placed = True
+            self._placed += 1
             async with aclosing(self._follow(feed, subscriber, position)) as events:
                 async for event in events:
                     if accept(event):
@@ -250,6 +261,7 @@ class EventHub:
     def _leave(self, feed: _Feed, subscriber: Subscriber) -> None:
         feed.subscribers.discard(subscriber)
         self._count -= 1
+        self._placed -= subscriber.is_placed
         measures.SUBSCRIBERS.dec()
         if not feed.subscribers and self._feeds.get(feed.stream) is feed:
             del self._feeds[feed.stream]

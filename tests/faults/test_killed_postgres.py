@@ -81,4 +81,4 @@ async def everything_was_told(connection: Connection, told: list[EventRecord]) -
         return len(told) >= last_seq
 
     await eventually(has_all)
-    assert [event.seq for event in told] == list(range(1, last_seq + 1))
+    assert [event.seq for event in told[:last_seq]] == list(range(1, last_seq + 1))  # more may have come meanwhile
