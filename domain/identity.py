@@ -40,7 +40,9 @@ def _id_of(prefix: str) -> re.Pattern[str]:
 
 
 TENANT_ID: Final = _name_of("._:", 128)
-RESERVED_TENANT_IDS: Final = frozenset({"__admin__", "__unauth__", "__system__"})
+SYSTEM: Final = "__system__"
+"""No tenant, but the platform itself: the owner of subscriptions to everybody's events, and of what is nobody's."""
+RESERVED_TENANT_IDS: Final = frozenset({"__admin__", "__unauth__", SYSTEM})
 """Words of the Cycles protocol for what is no tenant's: requests of operators and of nobody, and the system's events."""
 IDEMPOTENCY_KEY: Final = _name_of("._:", 128)
 RESERVATION_ID: Final = _name_of("._/:", 300)

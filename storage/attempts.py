@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from domain.identity import SYSTEM
 from storage.database import AnyConnection, affected
-
-NOBODYS: Final = "__system__"
-"""Whose keys those are that are no tenant's: the platform counts them."""
 
 _ADD: Final = """
 insert into key_attempt as a (tenant_id, minute_at, succeeded, failed)
@@ -43,7 +41,7 @@ async def read_attempts(
 ) -> dict[str, tuple[int, int]]:
     """(succeeded, failed) by tenant, of those who sent a key that was not valid. Under `__system__`: everybody's, whose
     keys nobody knows among them. None: of all tenants."""
-    rows = await connection.fetch(_READ, since, until, tenant_ids, NOBODYS)
+    rows = await connection.fetch(_READ, since, until, tenant_ids, SYSTEM)
     return {row["tenant_id"]: (row["succeeded"], row["failed"]) for row in rows}
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from domain.credentials import Unfit
 from domain.events import NewEvent
+from domain.identity import SYSTEM
 from domain.terms import MINUTE_MS
-from storage.attempts import NOBODYS, flush_attempts
+from storage.attempts import flush_attempts
 from storage.database import Database, read_clock
 from storage.events import append_events
 from workers import measures
@@ -60,7 +61,7 @@ class AttemptLog:
 
     def failed(self, unfit: Unfit, attempt: Attempt) -> None:
         now = self._clock.local_ms()
-        self._count(unfit.tenant_id or NOBODYS, now, succeeded=0, failed=1)
+        self._count(unfit.tenant_id or SYSTEM, now, succeeded=0, failed=1)
         is_told = self._is_told(now)
         measures.AUTH_FAILURES.labels(reason=unfit.reason, told=str(is_told).lower()).inc()
         if is_told:
@@ -119,7 +120,7 @@ def _event(failure: _Failure, ids: IdSource) -> NewEvent:
         payload["trace_flags"] = attempt.trace_flags
     return NewEvent(
         event_id=ids.new("evt"),
-        tenant_id=unfit.tenant_id or NOBODYS,
+        tenant_id=unfit.tenant_id or SYSTEM,
         type=AUTH_FAILED,
         occurred_at=failure.at,
         payload=payload,

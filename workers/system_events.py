@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from domain.events import NewEvent
-from domain.webhooks.selectors import SYSTEM
+from domain.identity import SYSTEM
 from storage.database import Database, read_clock
 from storage.events import append_events
 from workers import measures

@@ -12,8 +12,8 @@ from typing import Any, Final
 from domain.budget.events import BY_REQUEST
 from domain.budget.values import Origin
 from domain.events import NewEvent
+from domain.identity import SYSTEM
 from domain.webhooks.deliveries import Delivery
-from domain.webhooks.selectors import SYSTEM
 from domain.webhooks.subscriptions import Change, Status, Subscription
 
 CASCADE_REASON: Final = "tenant_closed"

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from domain.budget import envelopes
 from domain.events import TRACE_FLAGS, EventRecord
+from domain.identity import SYSTEM
 from domain.instants import show_instant
 from domain.outcomes import InvalidInput
 from domain.shapes import quoted
-from domain.webhooks.selectors import CUSTOM, SYSTEM, published_type
+from domain.webhooks.selectors import CUSTOM, published_type
 
 TEST_TYPE: Final = "system.webhook_test"
 """The probe: it goes to its own receiver only and is in no stream."""

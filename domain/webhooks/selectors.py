@@ -12,11 +12,9 @@ from typing import Final
 from domain.budget import envelopes
 from domain.budget.scopes import scope_filter_allows
 from domain.capacity import boundaries
+from domain.identity import SYSTEM
 from domain.outcomes import AccessDenied, InvalidInput
 from domain.shapes import quoted
-
-SYSTEM: Final = "__system__"
-"""The owner of subscriptions that get the events of every tenant: the operator, and no tenant."""
 
 CUSTOM: Final = "custom"
 _CUSTOM_PREFIX: Final = f"{CUSTOM}."

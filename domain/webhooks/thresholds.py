@@ -15,8 +15,8 @@ from domain.budget.envelopes import category_of
 from domain.budget.events import MILLION, EventType
 from domain.budget.rates import EVENT_OF, PUBLISHED_LEVELS, Level, Metric
 from domain.budget.state import DEFAULT_THRESHOLDS
+from domain.identity import SYSTEM
 from domain.terms import SECOND_MS
-from domain.webhooks.selectors import SYSTEM
 
 CROSSED: Final = EventType.BUDGET_THRESHOLD_CROSSED.value
 _METRIC_OF: Final = {kind: metric for metric, kind in EVENT_OF.items()}
@@ -36,9 +36,6 @@ class Wanted:
     """In millionths of the allocation."""
     levels: frozenset[Level] = frozenset()
     burns: frozenset[BurnLevel] = frozenset()
-
-
-NOTHING: Final = Wanted()
 
 
 def utilizations_of(given: Mapping[str, Any] | None) -> tuple[int, ...]:

@@ -13,10 +13,11 @@ from typing import Final
 
 from domain.budget.events import EventType as BudgetEventType
 from domain.events import MIRROR, EventRecord
+from domain.identity import SYSTEM
 from domain.webhooks.deliveries import Delivery
 from domain.webhooks.events import WebhookEvent, is_about_itself
 from domain.webhooks.messages import trace_of
-from domain.webhooks.selectors import SYSTEM, matches, published_type
+from domain.webhooks.selectors import matches, published_type
 from domain.webhooks.thresholds import is_asked_for
 from storage.database import AnyConnection, Database, read_clock
 from storage.events import read_stream, read_tail

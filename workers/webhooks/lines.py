@@ -36,12 +36,11 @@ class CutOffError(OSError):
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One connection. `is_fresh`: nothing was asked on it before."""
+    """One connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     talk: h11.Connection = field(default_factory=lambda: h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX))
-    is_fresh: bool = True
 
     @property
     def peer(self) -> Address | None:
@@ -74,7 +73,6 @@ class Line:
             self.talk.start_next_cycle()
         except (OSError, h11.ProtocolError):  # among them timeouts
             return False
-        self.is_fresh = False
         return True
 
     def is_open(self) -> bool:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from domain.events import MIRROR, EventRecord
-from domain.identity import WEBHOOK_ID
+from domain.identity import SYSTEM, WEBHOOK_ID
 from domain.outcomes import Accepted, InvalidInput, InvalidState, Outcome, Refusal
 from domain.shapes import Shape, check_integer, check_text, quoted
 from domain.terms import INSTANT_MAX
 from domain.webhooks.deliveries import Delivery
 from domain.webhooks.messages import trace_of
 from domain.webhooks.refusals import ReplayInProgress
-from domain.webhooks.selectors import KNOWN_TYPES, SYSTEM, matches, published_type
+from domain.webhooks.selectors import KNOWN_TYPES, matches, published_type
 from domain.webhooks.subscriptions import Status, Subscription
 from domain.webhooks.thresholds import is_asked_for
 from storage.database import AnyConnection

@@ -15,7 +15,7 @@ from typing import Final
 from domain.budget.burning import PUBLISHED_BURN, BurnLevel
 from domain.budget.rates import PUBLISHED_LEVELS, Level
 from domain.budget.state import DEFAULT_THRESHOLDS
-from domain.webhooks.selectors import SYSTEM
+from domain.identity import SYSTEM
 from domain.webhooks.thresholds import wanted_by
 from storage.database import AnyConnection, Database, Unavailable
 from storage.webhooks.thresholds import Asking, read_asking

@@ -11,10 +11,10 @@ import msgspec
 from domain.budget.events import DONE, AuditEntry
 from domain.budget.values import ActorType, Origin
 from domain.events import MIRROR
+from domain.identity import SYSTEM
 from domain.outcomes import InvalidInput, InvalidState, Refusal
 from domain.tenancy import refuse_tenant
 from domain.webhooks.events import WebhookEvent
-from domain.webhooks.selectors import SYSTEM
 from domain.webhooks.subscriptions import SUBSCRIPTIONS_MAX, Subscription
 from storage.budget.audit_log import flush_entry
 from storage.database import AnyConnection

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from domain.identity import SYSTEM
 from domain.outcomes import Accepted, InvalidInput, Refusal
 from domain.webhooks.queries import WebhookQuery, WebhookSort
-from domain.webhooks.selectors import KNOWN_TYPES, SYSTEM
+from domain.webhooks.selectors import KNOWN_TYPES
 from domain.webhooks.subscriptions import Status, Subscription
 from server.rest.cycles.admin.reading import list_of, search_of
 from server.rest.cycles.exchange import Answer, Exchange, Reply
