@@ -17,6 +17,7 @@ from strawberry.extensions import MaskErrors
 from strawberry.schema.exceptions import InvalidOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.graphql import OperationType
+from strawberry.utils.str_converters import to_camel_case
 
 from domain.outcomes import InvalidInput, Refusal
 from schema.sharing import SharingSchema
@@ -55,7 +56,7 @@ def failed(refusal: Refusal, **named: str) -> RequestError:
     """A refusal where the field's type has no place for one: a read. `named`: what this schema calls an input of the
     read."""
     refusal = renamed(refusal, named)
-    details = {_camel(name): value for name, value in refusal.details().items()}
+    details = {to_camel_case(name): value for name, value in refusal.details().items()}
     return RequestError(refusal.code, refusal.message, **details)
 
 
@@ -139,11 +140,6 @@ def _coded(error: GraphQLError, code: str, message: str, **details: Any) -> Grap
         path=error.path,
         extensions={"code": code, **known},
     )
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.title() for word in others)
 
 
 def request_id_of(execution: ExecutionContext | None) -> str | None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
+from strawberry.utils.str_converters import to_camel_case
+
 from schema.context import operation
 from schema.refusals import Refusal, Resolver, answers_with
 from workers.budget.audit_log import FailedRequest, words_of
@@ -24,7 +26,7 @@ def governs(kind: Any, about: str, *, name: str | None = None) -> Callable[[Reso
     """
 
     def field(resolver: Resolver) -> Resolver:
-        operation_name = name or _camel(resolver.__name__)
+        operation_name = name or to_camel_case(resolver.__name__)
 
         @wraps(resolver)
         async def recorded(self: Any, wanted: Any) -> Any:
@@ -62,8 +64,3 @@ async def _put_on_record(operation_name: str, about: str, named: str | None, ref
             metadata={"edge": "graphql"},
         )
     )
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(word.capitalize() for word in tail)

@@ -43,7 +43,7 @@ async def caller_in(authenticator: Authenticator, scope: Scope) -> Caller | None
         source_ip=client[0] if client else None,
         trace_flags=state["trace_flags"],
     )
-    return await _holder(authenticator, secret, attempt, user_agent=headers.get("user-agent"))
+    return await holder_of(authenticator, secret, attempt, user_agent=headers.get("user-agent"))
 
 
 def secret_of(headers: Mapping[str, str]) -> str | None:
@@ -70,12 +70,13 @@ async def caller_of(
     source_ip = None if request is None or request.client is None else request.client.host
     attempt = Attempt(request_id=request_id, trace_id=trace_id, source_ip=source_ip, trace_flags=trace_flags)
     user_agent = None if request is None else request.headers.get("user-agent")
-    return await _holder(authenticator, secret, attempt, user_agent=user_agent)
+    return await holder_of(authenticator, secret, attempt, user_agent=user_agent)
 
 
-async def _holder(
+async def holder_of(
     authenticator: Authenticator, secret: str, attempt: Attempt, *, user_agent: str | None
 ) -> Caller | None:
+    """Who the key is that the request was sent with, as desks want to know it. None for one that is not valid."""
     principal = await authenticator.authenticate(secret, attempt)
     if principal is None:
         return None

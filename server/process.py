@@ -129,6 +129,12 @@ def embedded_home(settings: Settings) -> Path:
     return settings.data_dir.expanduser() / "postgres"
 
 
+def missing_home(settings: Settings) -> Path | None:
+    """Where an embedded server would be made, if there is no database yet of any kind."""
+    home = embedded_home(settings)
+    return None if settings.database_url is not None or home.exists() else home
+
+
 async def _reach(settings: Settings) -> None:
     """So that whoever mistyped the address is told which setting to look at. Raises `OutOfReach`."""
     try:

@@ -36,20 +36,14 @@ class SocketContext(Context):
     """A socket keeps the key it was opened with: each operation is held against it anew."""
 
     headers: Mapping[str, str]
-    ids: Mapping[str, str | None] = field(default_factory=dict)
+    ids: Mapping[str, str | None]
+    """Of the request and its trace, by the names that `caller_of` has for them."""
     request: WebSocket | None = None
     secret: str | None = field(default=None, repr=False)
 
     async def holder(self) -> Caller | None:
         """Whom the key speaks for, if it is valid now. Raises `Unavailable`."""
-        return await caller_of(
-            self.runtime.authenticator,
-            self.secret,
-            request_id=self.ids.get("request_id"),
-            trace_id=self.ids.get("trace_id"),
-            trace_flags=self.ids.get("trace_flags"),
-            request=self.request,
-        )
+        return await caller_of(self.runtime.authenticator, self.secret, **self.ids, request=self.request)
 
 
 async def open_socket(context: SocketContext) -> None:

@@ -126,6 +126,18 @@ def remove_homes_of_killed_runs() -> None:
             shutil.rmtree(home, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def durable_server() -> Iterator[EmbeddedPostgres]:
+    """A server as it runs in production; its folder is gone afterwards."""
+    remove_homes_of_killed_runs()
+    home = new_home()
+    try:
+        with EmbeddedPostgres(home) as server:
+            yield server
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 class SystemPostgres:
     """The installed PostgreSQL, on TCP and with a password: what `EARMARK_DATABASE_URL` names in real life."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from domain.budget.burning import ANOMALY
 from domain.budget.rates import EVENT_OF, Metric
-from domain.events import NewEvent
+from domain.events import TRACE_FLAGS, NewEvent
 from domain.tenancy import ApiKey
 from storage.database import AnyConnection
 from storage.events import append_events
@@ -52,18 +52,20 @@ class Announcer:
         """Append one event, in the envelope of section 8.1. The last thing that a transaction does: the streams stay
         locked until its end. The caller None: a job. `level_millionths`: the threshold that it is about, where the event
         itself does not say it."""
-        payload: dict[str, Any] = {"category": kind.partition(".")[0], "source": "request", "data": dict(data)}
-        payload["actor"] = {"type": "scheduler"} if caller is None else actor_of(caller, tenant_id)
-        told = {"correlation_id": correlation_id, "scope": scope, "level_millionths": level_millionths}
-        payload.update({name: value for name, value in told.items() if value is not None})
-        if caller is not None and caller.trace_flags is not None:
-            payload["trace_flags"] = caller.trace_flags
         event = NewEvent(
             event_id=self.ids.new("evt"),
             tenant_id=tenant_id,
             type=kind,
             occurred_at=now,
-            payload=payload,
+            payload=payload_of(
+                kind,
+                data,
+                actor={"type": "scheduler"} if caller is None else actor_of(caller, tenant_id),
+                trace_flags=None if caller is None else caller.trace_flags,
+                correlation_id=correlation_id,
+                scope=scope,
+                level_millionths=level_millionths,
+            ),
             request_id=None if caller is None else caller.request_id,
             trace_id=None if caller is None else caller.trace_id,
             is_for_operators=kind not in FOR_TENANTS,
@@ -71,11 +73,23 @@ class Announcer:
         await append_events(connection, [event], recorded_at=now)
 
 
+def payload_of(
+    kind: str, data: Mapping[str, Any], *, actor: Mapping[str, Any], trace_flags: str | None = None, **told: Any
+) -> dict[str, Any]:
+    """What is kept of the envelope of section 8.1 beside the columns of an event; what is None is not in it."""
+    held = {"category": kind.partition(".")[0], "source": "request", "data": dict(data), "actor": present(actor)}
+    return held | present({TRACE_FLAGS: trace_flags, **told})
+
+
 def actor_of(caller: Caller, tenant_id: str) -> dict[str, str]:
     """Who it was: a key of the tenant itself, or an operator's."""
     kind = "api_key" if caller.principal.tenant_id == tenant_id else "admin"
-    told = {"type": kind, "key_id": caller.principal.key_id, "source_ip": caller.source_ip}
-    return {name: value for name, value in told.items() if value is not None}
+    return present({"type": kind, "key_id": caller.principal.key_id, "source_ip": caller.source_ip})
+
+
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are there."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def key_facts(key: ApiKey, *, new_status: str, previous_status: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from domain.credentials import Unfit
 from domain.events import NewEvent
@@ -20,6 +20,7 @@ from storage.attempts import flush_attempts
 from storage.database import Database, read_clock
 from storage.events import append_events
 from workers import measures
+from workers.announcing import payload_of, present
 from workers.clock import Clock
 from workers.ids import IdSource
 from workers.schedule import Ran
@@ -107,28 +108,15 @@ class AttemptLog:
 def _event(failure: _Failure, ids: IdSource) -> NewEvent:
     """It is the key's tenant's, as far as somebody has shown that they hold the key; and for operators only (8.2)."""
     unfit, attempt = failure.unfit, failure.attempt
-    facts: dict[str, Any] = {
-        "key_id": unfit.key_id,
-        "key_name": unfit.key_name,
-        "failure_reason": unfit.reason,
-        "source_ip": attempt.source_ip,
-    }
-    actor = {"type": "api_key", "key_id": unfit.key_id, "source_ip": attempt.source_ip}
-    payload: dict[str, Any] = {"category": "api_key", "source": "request", "data": _present(facts)}
-    payload["actor"] = _present(actor)
-    if attempt.trace_flags is not None:
-        payload["trace_flags"] = attempt.trace_flags
+    who = {"key_id": unfit.key_id, "source_ip": attempt.source_ip}
+    facts = present({**who, "key_name": unfit.key_name, "failure_reason": unfit.reason})
     return NewEvent(
         event_id=ids.new("evt"),
         tenant_id=unfit.tenant_id or SYSTEM,
         type=AUTH_FAILED,
         occurred_at=failure.at,
-        payload=payload,
+        payload=payload_of(AUTH_FAILED, facts, actor={"type": "api_key", **who}, trace_flags=attempt.trace_flags),
         request_id=attempt.request_id,
         trace_id=attempt.trace_id,
         is_for_operators=True,
     )
-
-
-def _present(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

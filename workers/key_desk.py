@@ -204,7 +204,9 @@ class KeyDesk:
                 await self._change(turn, caller, key, changed, now=now)
             return outcome
 
-        return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
+        return await self._registrar.write(
+            request, decide, subject=lambda key: key.key_id, again=identity.get_api_key, changes_keys=True
+        )
 
     async def revoke_api_key(
         self, caller: Caller, *, key_id: Any, reason: Any = None, once: bool = False, idempotency_key: Any = None
@@ -242,7 +244,9 @@ class KeyDesk:
                 await self._record(turn, caller, "revokeApiKey", key, now=now, reason=why, metadata=told)
             return outcome
 
-        return await self._registrar.write(request, decide, subject=lambda key: key.key_id, again=identity.get_api_key)
+        return await self._registrar.write(
+            request, decide, subject=lambda key: key.key_id, again=identity.get_api_key, changes_keys=True
+        )
 
     async def get_api_key(self, caller: Caller, *, key_id: Any) -> Outcome[ApiKey]:
         """Refuses in this order: INVALID_INPUT, ACCESS_DENIED, NOT_FOUND (another tenant's too)."""

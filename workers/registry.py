@@ -55,11 +55,11 @@ class Turn:
 class Registrar:
     """Runs the registry's mutations and reads. One object serves all desks of a node."""
 
-    def __init__(self, database: Database, clock: Clock, *, changed: Callable[[], None] = lambda: None) -> None:
-        """`changed` is called whenever a mutation has been committed."""
+    def __init__(self, database: Database, clock: Clock, *, keys_changed: Callable[[], None] = lambda: None) -> None:
+        """`keys_changed` is called when a mutation that may have changed what API keys are good for has been committed."""
         self._database = database
         self._clock = clock
-        self._changed = changed
+        self._keys_changed = keys_changed
 
     def request(self, caller: Caller, operation: str, *, idempotency_key: Any, content: Mapping[str, Any]) -> Request:
         """The request of a caller, who acts in its own tenant. Raises `Shape` for a malformed key."""
@@ -74,6 +74,7 @@ class Registrar:
         *,
         subject: Callable[[Answer], str],
         again: Callable[[AnyConnection, str], Awaitable[Answer | None]],
+        changes_keys: bool = False,
     ) -> Accepted[Answer] | Refusal:
         """Decide and write, or find what the same request did before.
 
@@ -82,8 +83,8 @@ class Registrar:
         """
         outcome = await self._settle(request, decide, subject)
         measures.DECISIONS.labels(CONTEXT, request.operation, _word(outcome)).inc()
-        if isinstance(outcome, Accepted):
-            self._changed()
+        if changes_keys and isinstance(outcome, Accepted):
+            self._keys_changed()
         if not isinstance(outcome, Replayed):
             return outcome
         async with self.reading() as turn:

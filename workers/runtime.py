@@ -213,7 +213,7 @@ class Runtime:
 
     def _registry(self) -> None:
         self.providers = Registry(inventory_directory=self.options.inventory_dir)
-        self.registrar = Registrar(self.database, self.clock, changed=self.authenticator.forget)
+        self.registrar = Registrar(self.database, self.clock, keys_changed=self.authenticator.forget)
         self.tenancy = TenancyDesk(self.registrar, self.ids, close_tenant=self._close_tenant)
         self.keys = KeyDesk(self.registrar, self.ids)
         self.notices = NoticeDesk(self.registrar)

@@ -12,6 +12,7 @@ from domain.identity import SYSTEM
 from storage.database import Database, read_clock
 from storage.events import append_events
 from workers import measures
+from workers.announcing import payload_of
 from workers.clock import Clock
 from workers.ids import IdSource
 from workers.schedule import Ran
@@ -78,7 +79,7 @@ class SystemEvents:
                     tenant_id=SYSTEM,
                     type=kind,
                     occurred_at=at,
-                    payload={"category": "system", "source": "request", "actor": {"type": "system"}, "data": facts},
+                    payload=payload_of(kind, facts, actor={"type": "system"}),
                     is_for_operators=True,
                 )
                 for kind, at, facts in told

@@ -127,7 +127,7 @@ class TenancyDesk:
             return outcome
 
         outcome = await self._registrar.write(
-            request, decide, subject=lambda tenant: tenant.tenant_id, again=identity.get_tenant
+            request, decide, subject=lambda tenant: tenant.tenant_id, again=identity.get_tenant, changes_keys=True
         )
         if isinstance(outcome, Accepted) and outcome.answer.is_closing:
             return Accepted(await self._close(outcome.answer))

@@ -15,8 +15,10 @@ from domain.budget.envelopes import category_of
 from domain.budget.events import MILLION, EventType
 from domain.budget.rates import EVENT_OF, PUBLISHED_LEVELS, Level, Metric
 from domain.budget.state import DEFAULT_THRESHOLDS
+from domain.events import EventRecord
 from domain.identity import SYSTEM
 from domain.terms import SECOND_MS
+from domain.webhooks.selectors import matches
 
 CROSSED: Final = EventType.BUDGET_THRESHOLD_CROSSED.value
 _METRIC_OF: Final = {kind: metric for metric, kind in EVENT_OF.items()}
@@ -80,6 +82,29 @@ def wanted_by(
         levels=frozenset(levels),
         burns=frozenset([burn_of(given, tenant_id=tenant_id)] if is_selected(ANOMALY) else ()),
     )
+
+
+def goes_to(
+    event: EventRecord,
+    kind: str,
+    *,
+    owner: str,
+    types: Collection[str],
+    categories: Collection[str],
+    scope_filter: str | None,
+    thresholds: Mapping[str, Any] | None,
+) -> bool:
+    """Whether a subscription selects an event, and asked for the threshold that it is about. `kind`: its published type."""
+    is_selected = matches(
+        owner=owner,
+        types=types,
+        categories=categories,
+        scope_filter=scope_filter,
+        kind=kind,
+        subject=event.tenant_id,
+        scope=event.payload.get("scope"),
+    )
+    return is_selected and is_asked_for(event.type, event.payload, thresholds)
 
 
 def is_asked_for(kind: str, payload: Mapping[str, Any], given: Mapping[str, Any] | None) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from strawberry.utils.str_converters import to_camel_case
+
 from domain.budget.repeats import BudgetOutcome
 from domain.outcomes import InvalidInput, Refusal
 from schema.context import operation
@@ -56,10 +58,5 @@ def _in_our_words(refusal: Refusal, named: Mapping[str, str] | None = None) -> R
     if not isinstance(refusal, InvalidInput):
         return refusal
     names = {**_RENAMED, **(named or {})}
-    path = ".".join(names.get(name) or _camel(name) for name in refusal.field.split("."))
+    path = ".".join(names.get(name) or to_camel_case(name) for name in refusal.field.split("."))
     return renamed(refusal, {refusal.field: path})
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.title() for word in others)

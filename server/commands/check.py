@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from server.commands.common import settings_of, show
-from server.process import check_packages, check_version, embedded_home, reachable_database, version_of
+from server.process import check_packages, check_version, missing_home, reachable_database, version_of
 from server.settings import Settings, SettingsError
 from storage.database import connect
 from storage.migrate import known, pending
@@ -59,8 +59,7 @@ def _packages() -> str:
 
 
 def _database(settings: Settings) -> str:
-    home = embedded_home(settings)
-    if settings.database_url is None and not home.exists():
+    if (home := missing_home(settings)) is not None:
         return f"none yet: the first start makes an embedded PostgreSQL in {home}"
     with reachable_database(settings) as url:
         return asyncio.run(_look(url))

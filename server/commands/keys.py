@@ -17,7 +17,7 @@ from domain.outcomes import Accepted, Outcome, Refusal
 from domain.tenancy import ApiKey
 from server.commands.common import settings_of, show
 from server.commands.node import operator, quiet_node
-from server.process import embedded_home, migrated_database
+from server.process import migrated_database, missing_home
 from server.settings import Settings
 from storage.paging import PAGE_MAX, Page, Position
 from workers.request import Caller
@@ -28,11 +28,8 @@ Item = TypeVar("Item")
 
 def run(given: argparse.Namespace) -> int:
     settings = settings_of(given)
-    home = embedded_home(settings)
     begins = given.action == "create" and given.tenant == settings.root_tenant
-    if (
-        settings.database_url is None and not home.exists() and not begins
-    ):  # likely a typo: there is nobody in a new one
+    if (home := missing_home(settings)) is not None and not begins:  # likely a typo: there is nobody in a new one
         print(f"earmark: there is no database in {home} (--data-dir): the first start makes one", file=sys.stderr)
         return 1
     with migrated_database(settings) as url:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from strawberry.utils.str_converters import to_camel_case
+
 from domain.budget.values import Balance
 from domain.terms import MINUTE_MS
 from server.replay.llm_agents import LlmAgents, LlmTally, sum_tallies
 from server.replay.llm_calls import Latencies
 from server.replay.llm_trace import LlmRequest
-from server.replay.report import camel
 from storage.budget.audit import RULES
 
 VIOLATIONS_SHOWN: Final = 20
@@ -163,7 +164,7 @@ def make_report(
 
 
 def _as_json(tally: LlmTally) -> dict[str, int]:
-    return {camel(name): count for name, count in asdict(tally).items()}
+    return {to_camel_case(name): count for name, count in asdict(tally).items()}
 
 
 def _mark(violation: str) -> str:

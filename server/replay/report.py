@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from strawberry.utils.str_converters import to_camel_case
+
 from domain.capacity.metering import RESERVED_INSTANCE_HOURS
 from domain.capacity.state import Mode
 from domain.terms import DAY_MS, HOUR_MS
@@ -97,7 +99,7 @@ class OpenbReport:
         """Everything, for a script: quantities in milliseconds."""
         total = _sum(self.tallies.values())
         return {
-            "trace": {camel(name): getattr(self.trace, name) for name in _TRACE},
+            "trace": {to_camel_case(name): getattr(self.trace, name) for name in _TRACE},
             "slots": self.slots,
             "spanMs": self.span_ms,
             "tenants": {tenant_id: _as_json(tally) for tenant_id, tally in self.tallies.items()},
@@ -258,12 +260,7 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 
 
 def _as_json(tally: Tally) -> dict[str, Any]:
-    return {camel(each.name): getattr(tally, each.name) for each in fields(tally)} | {"asked": tally.asked}
-
-
-def camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+    return {to_camel_case(each.name): getattr(tally, each.name) for each in fields(tally)} | {"asked": tally.asked}
 
 
 def _hours(quantity_ms: int) -> str:

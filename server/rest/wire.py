@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from strawberry.utils.str_converters import to_camel_case
 
 from domain.capacity.refusals import CapacityUnavailable
 from domain.outcomes import AccessDenied, Conflict, InvalidInput, InvalidState, NotFound, Refusal
@@ -101,7 +102,10 @@ def answer(value: Any, *, status: int = 200) -> Response:
 def refused(refusal: Refusal) -> Response:
     details = {} if isinstance(refusal, UNTOLD) else refusal.details()
     return failure(
-        STATUSES[type(refusal)], refusal.code, refusal.message, details={_camel(k): v for k, v in details.items()}
+        STATUSES[type(refusal)],
+        refusal.code,
+        refusal.message,
+        details={to_camel_case(k): v for k, v in details.items()},
     )
 
 
@@ -134,8 +138,3 @@ def _no_constant(name: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(word.capitalize() for word in tail)

@@ -20,8 +20,9 @@ import uvloop
 
 from tests.bench.bench import Bench, Options
 from tests.bench.chart import write_chart
-from tests.bench.place import Place, durable_server
+from tests.bench.place import Place
 from tests.bench.report import Report
+from tests.databases import durable_server
 from workers.garbage import spare_what_stays
 
 BENCHES: Final = {

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from starlette.routing import Route
 
 from tests.bench.demand import GrantRequest
 from tests.bench.naive import NaiveDesk, naive_pool
-from tests.bench.serving import ROOT_KEY
+from tests.bench.serving import ROOT_KEY, serve
 from workers.garbage import spare_what_stays
 
 PATH: Final = "/api/compute/reservationGrants/create"
@@ -61,12 +60,4 @@ def application(url: str) -> Starlette:
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        application(sys.argv[1]),
-        host="127.0.0.1",
-        port=int(sys.argv[2]),
-        http="httptools",
-        loop="uvloop",
-        access_log=False,
-        log_level="warning",
-    )
+    serve(application(sys.argv[1]), port=int(sys.argv[2]))

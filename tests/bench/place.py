@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import asyncpg
 
 from storage.embedded import EmbeddedPostgres
 from storage.migrate import migrate
-from tests.databases import new_home, remove_homes_of_killed_runs
 from tests.templates import address_of
 
 TEMPLATE: Final = "bench_template"
@@ -59,15 +57,3 @@ class Place:
             await connection.execute(statement)
         finally:
             await connection.close()
-
-
-@contextmanager
-def durable_server() -> Iterator[EmbeddedPostgres]:
-    """Started with the product's own settings; its folder is gone afterwards."""
-    remove_homes_of_killed_runs()
-    home = new_home()
-    try:
-        with EmbeddedPostgres(home) as server:
-            yield server
-    finally:
-        shutil.rmtree(home, ignore_errors=True)

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+import uvicorn
+from starlette.applications import Starlette
+
 ROOT_KEY: Final = "bench-root-key-0123456789abcdefghijklmnop"
 PROJECT: Final = Path(__file__).resolve().parents[2]
 PORTS: Final = range(21_000, 29_000)
@@ -176,3 +179,16 @@ def _content_length(head: bytes) -> int:
         if line.startswith(b"content-length:"):
             return int(line[15:])
     return 0
+
+
+def serve(application: Starlette, *, port: int) -> None:
+    """An application that Earmark is compared with, in this process, as Earmark serves itself. Until it is ended."""
+    uvicorn.run(
+        application,
+        host="127.0.0.1",
+        port=port,
+        http="httptools",
+        loop="uvloop",
+        access_log=False,
+        log_level="warning",
+    )

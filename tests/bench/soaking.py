@@ -24,7 +24,7 @@ from domain.events import MIRROR as EVERYBODYS
 from domain.events import encode_cursor
 from storage.database import Connection, connect
 from tests.bench.fanout import APPEND
-from tests.bench.place import Place, durable_server
+from tests.bench.place import Place
 from tests.bench.serving import ROOT_KEY, KeepAlive, Served, served_earmark
 from tests.bench.soak_listeners import (
     BUDGET_EVENTS,
@@ -38,6 +38,7 @@ from tests.bench.soak_listeners import (
 )
 from tests.bench.soak_load import TERM_MS, Load
 from tests.bench.soak_world import Size, World, lay_out, tenant_of
+from tests.databases import durable_server
 
 MEGABYTE: Final = 1 << 20
 IDLE_GOAL_MB: Final = 150

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,7 +22,7 @@ from schema.context import Context, PerOperation
 from schema.root import schema
 from server.auth import caller_of, secret_of
 from storage.database import Database
-from tests.bench.serving import ROOT_KEY
+from tests.bench.serving import ROOT_KEY, serve
 from workers.runtime import Runtime
 
 schema.extensions = (PerOperation, ParserCache, ValidationCache)
@@ -60,12 +59,4 @@ def application(url: str) -> Starlette:
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        application(sys.argv[1]),
-        host="127.0.0.1",
-        port=int(sys.argv[2]),
-        http="httptools",
-        loop="uvloop",
-        access_log=False,
-        log_level="warning",
-    )
+    serve(application(sys.argv[1]), port=int(sys.argv[2]))

@@ -13,12 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import shutil
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -28,7 +26,7 @@ import uvloop
 from storage.embedded import EmbeddedPostgres
 from tests.chaos.acts import ACTS, NAMES, Act, Place, placed
 from tests.chaos.scene import Log, Scene
-from tests.databases import new_home, remove_homes_of_killed_runs
+from tests.databases import durable_server
 
 TEXT_SHOWN: Final = 2_000
 LOG_SHOWN: Final = 4_000
@@ -87,18 +85,6 @@ def _counts(scene: Scene) -> tuple[int, int]:
     return sum(load.answered for load in loads), sum(load.unanswered for load in loads)
 
 
-@contextmanager
-def durable_postgres() -> Iterator[EmbeddedPostgres]:
-    """With the product's own settings; its folder is gone afterwards."""
-    remove_homes_of_killed_runs()
-    home = new_home()
-    try:
-        with EmbeddedPostgres(home) as server:
-            yield server
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     given = parse(arguments)
     chosen = [act for act in ACTS if not given.acts or act.name in given.acts]
@@ -109,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     seed = random.SystemRandom().randrange(1 << 31) if given.seed is None else given.seed
     say = Log(lambda text: print(text, flush=True))
     say(f"seed {seed}")
-    with durable_postgres() as postgres, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with durable_server() as postgres, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         wrong = runner.run(play(chosen, postgres, seed=seed, is_short=given.short, say=say))
     for text in wrong:
         print(f"chaos: {text}", file=sys.stderr)

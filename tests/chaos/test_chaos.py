@@ -9,15 +9,16 @@ import pytest
 
 from storage.embedded import EmbeddedPostgres
 from tests.chaos.acts import ACTS, Act, Place, placed
-from tests.chaos.command import durable_postgres, play_one, told
+from tests.chaos.command import play_one, told
 from tests.chaos.scene import Log, Scene
+from tests.databases import durable_server
 
 SEED = 1
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[EmbeddedPostgres]:
-    with durable_postgres() as server:
+    with durable_server() as server:
         yield server
 
 

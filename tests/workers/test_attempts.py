@@ -6,8 +6,9 @@ from typing import Any
 
 from domain.credentials import UNKNOWN
 from domain.events import MIRROR, EventRecord
+from domain.identity import SYSTEM
 from domain.terms import MINUTE_MS
-from storage.attempts import NOBODYS, read_attempts
+from storage.attempts import read_attempts
 from storage.database import Database
 from storage.events import read_tail
 from tests.registry_desks import ROOT, Desks, T, accepted, make_tenants
@@ -42,9 +43,9 @@ async def test_a_failure_is_told_with_its_reason_and_the_request(desks: Desks) -
     assert [(event.tenant_id, event.payload["data"]["failure_reason"]) for event in events] == [
         ("a", "key_revoked"),
         ("a", "key_revoked"),
-        (NOBODYS, "key_not_found"),
-        (NOBODYS, "key_not_found"),
-        (NOBODYS, "invalid_format"),
+        (SYSTEM, "key_not_found"),
+        (SYSTEM, "key_not_found"),
+        (SYSTEM, "invalid_format"),
     ]
     first: Any = events[0]
     assert (first.request_id, first.trace_id, first.payload["trace_flags"]) == ("req_1", ATTEMPT.trace_id, "00")
@@ -59,7 +60,7 @@ async def test_a_failure_is_told_with_its_reason_and_the_request(desks: Desks) -
         own = await read_tail(connection, "a", after=0, limit=100)
         counted = await read_attempts(connection, since=0, until=2 * T, tenant_ids=None)
     assert own == []
-    assert counted == {"a": (1, 2), NOBODYS: (1, 5)}
+    assert counted == {"a": (1, 2), SYSTEM: (1, 5)}
     assert (await authenticator.attempts.flush(desks.database, ids)).counts == {"failures": 0}
 
 
@@ -73,4 +74,4 @@ async def test_a_flood_is_counted_but_not_told_of_one_by_one(desks: Desks) -> No
     assert (await log.flush(desks.database, IdSource(clock))).counts == {"failures": TOLD_A_MINUTE + 1}
     async with desks.database.acquire() as connection:
         counted = await read_attempts(connection, since=0, until=2 * T, tenant_ids=None)
-    assert counted == {NOBODYS: (0, TOLD_A_MINUTE + 41)}
+    assert counted == {SYSTEM: (0, TOLD_A_MINUTE + 41)}

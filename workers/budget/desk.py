@@ -100,7 +100,8 @@ class BudgetDesk(HoldingDesk):
         if ends and tenant_id == caller.principal.tenant_id:
             return InvalidState(state="root", message="the root tenant can be neither suspended nor closed")
         outcome = await self._govern(caller, c.UpdateTenant, tenant_id=tenant_id, **given)
-        self._keys_changed()
+        if given.get("status") == TenantStatus.CLOSED:
+            self._keys_changed()
         return outcome
 
     async def close_deleted_tenant(self, tenant_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from domain.budget.rates import WINDOW_MS, Activity, Level, Spike, find_spikes, window_end
@@ -51,12 +52,11 @@ class RatesJob:
             counted = await lock_counted_until(connection, mark, first=last)
             most = WINDOWS_MAX if window_ms == WINDOW_MS else 1
             until = max(counted, last - most * window_ms)
+            read = partial(read_activity, connection, window_ms=window_ms, tenant_ids=tenants)
+            activity = await read(window_ends_at=until) if until < last else {}
             while until < last:
-                before = await read_activity(connection, window_ends_at=until, window_ms=window_ms, tenant_ids=tenants)
                 until += window_ms
-                activity = await read_activity(
-                    connection, window_ends_at=until, window_ms=window_ms, tenant_ids=tenants
-                )
+                before, activity = activity, await read(window_ends_at=until)
                 windows += 1
                 for tenant_id, seen in sorted(activity.items()):
                     for spike in find_spikes(

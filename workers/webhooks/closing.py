@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from domain.budget.values import ActorType, Origin
-from domain.events import EventRecord
+from domain.events import TRACE_FLAGS, EventRecord
 from domain.webhooks.deliveries import CANCELLED
 from domain.webhooks.events import EventType, WebhookEvent, disabled_with_tenant
 from domain.webhooks.subscriptions import Status
@@ -38,7 +38,7 @@ def cause_of(event: EventRecord) -> Cause:
         source_ip=actor.get("source_ip"),
         request_id=event.request_id,
         trace_id=event.trace_id,
-        trace_flags=event.payload.get("trace_flags"),
+        trace_flags=event.payload.get(TRACE_FLAGS),
     )
     return Cause(origin=origin, correlation_id=event.payload.get("correlation_id"))
 

@@ -17,8 +17,8 @@ from domain.identity import SYSTEM
 from domain.webhooks.deliveries import Delivery
 from domain.webhooks.events import WebhookEvent, is_about_itself
 from domain.webhooks.messages import trace_of
-from domain.webhooks.selectors import matches, published_type
-from domain.webhooks.thresholds import is_asked_for
+from domain.webhooks.selectors import published_type
+from domain.webhooks.thresholds import goes_to
 from storage.database import AnyConnection, Database, read_clock
 from storage.events import read_stream, read_tail
 from storage.webhooks.deliveries import flush_queued
@@ -142,17 +142,13 @@ def _is_wanted(event: EventRecord, kind: str, selecting: Selecting) -> bool:
     """What happened before the subscription became active, or while it was not, is not its (8.3)."""
     if event.seq <= selecting.active_from_place or event.recorded_at < selecting.active_from_at:
         return False
-    is_selected = matches(
+    is_meant = goes_to(
+        event,
+        kind,
         owner=selecting.owner,
         types=selecting.types,
         categories=selecting.categories,
         scope_filter=selecting.scope_filter,
-        kind=kind,
-        subject=event.tenant_id,
-        scope=event.payload.get("scope"),
+        thresholds=selecting.thresholds,
     )
-    return (
-        is_selected
-        and is_asked_for(event.type, event.payload, selecting.thresholds)
-        and not is_about_itself(event.type, event.payload.get("data"), selecting.subscription_id)
-    )
+    return is_meant and not is_about_itself(event.type, event.payload.get("data"), selecting.subscription_id)

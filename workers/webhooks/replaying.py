@@ -15,9 +15,9 @@ from domain.terms import INSTANT_MAX
 from domain.webhooks.deliveries import Delivery
 from domain.webhooks.messages import trace_of
 from domain.webhooks.refusals import ReplayInProgress
-from domain.webhooks.selectors import KNOWN_TYPES, matches, published_type
+from domain.webhooks.selectors import KNOWN_TYPES, published_type
 from domain.webhooks.subscriptions import Status, Subscription
-from domain.webhooks.thresholds import is_asked_for
+from domain.webhooks.thresholds import goes_to
 from storage.database import AnyConnection
 from storage.webhooks.deliveries import count_replayed, flush_queued, read_running_replay
 from storage.webhooks.handing_out import read_places, read_window
@@ -176,16 +176,15 @@ async def _select(
 
 def _is_wanted(event: EventRecord, subscription: Subscription, kinds: frozenset[str] | None) -> bool:
     kind = published_type(event.type)
-    is_selected = (kinds is None or kind in kinds) and matches(
+    return (kinds is None or kind in kinds) and goes_to(
+        event,
+        kind,
         owner=subscription.tenant_id,
         types=subscription.event_types,
         categories=subscription.event_categories,
         scope_filter=subscription.scope_filter,
-        kind=kind,
-        subject=event.tenant_id,
-        scope=event.payload.get("scope"),
+        thresholds=subscription.thresholds,
     )
-    return is_selected and is_asked_for(event.type, event.payload, subscription.thresholds)
 
 
 def _window(since: int | None, until: int | None) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from domain.identity import TENANT_ID
 from domain.outcomes import AccessDenied, Refusal
 from domain.shapes import Shape
 from domain.terms import SECOND_MS
+from server.auth import holder_of
 from server.rest.cycles import failures
 from server.rest.cycles.answers import Document
 from server.rest.cycles.bodies import BODY_MAX
@@ -165,17 +166,8 @@ async def _caller_of(exchange: Exchange, secret: str) -> Caller | None:
         source_ip=exchange.source_ip,
         trace_flags=correlation.trace_flags,
     )
-    principal = await exchange.runtime.authenticator.authenticate(secret, attempt)
-    if principal is None:
-        return None
-    return Caller(
-        principal=principal,
-        request_id=correlation.request_id,
-        trace_id=correlation.trace_id,
-        source_ip=exchange.source_ip,
-        user_agent=exchange.headers.get("user-agent"),
-        trace_flags=correlation.trace_flags,
-    )
+    user_agent = exchange.headers.get("user-agent")
+    return await holder_of(exchange.runtime.authenticator, secret, attempt, user_agent=user_agent)
 
 
 def _lacking(missing: Iterable[Permission], plane: Plane) -> Failure | AccessDenied:

@@ -6,10 +6,8 @@ without a key. Where the documents contradict each other, or the rules, they are
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,11 @@ import pytest
 
 from tests.edges.cycles.contract import CLOSED_TENANT, VARIABLE, Document, documents
 from tests.edges.cycles.world import ACME, ADMIN, BOT, TENANT, TOKENS, World
+from tests.edges.fuzzing import schemathesis
 from tests.edges.world import served
 
 Json = dict[str, Any]
 
-OPTIONS = ("--seed", "1", "--workers", "1", "--warnings", "off", "--no-color")
 SETTINGS = "[phases.coverage]\nunexpected-methods = []\n"
 """Two documents share paths, and each knows half of their methods: `test_http` has what happens to others."""
 NOT_CHECKED = "positive_data_acceptance"
@@ -85,17 +83,9 @@ async def run(world: World, folder: Path, document: Json, *options: str, by: str
     """Fails with what schemathesis prints."""
     (folder / "document.json").write_text(json.dumps(document, default=str))
     (folder / "schemathesis.toml").write_text(SETTINGS)
-    ((name, value),) = world.credentials(by).items()
+    (key,) = world.credentials(by).items()
     async with served(world) as address:
-        process = await asyncio.create_subprocess_exec(
-            *(Path(sys.executable).with_name("schemathesis"), "run", "document.json", "--url", address),
-            *(*OPTIONS, *options, "--header", f"{name}: {value}"),
-            cwd=folder,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        printed, _ = await process.communicate()
-    assert process.returncode == 0, printed.decode()
+        await schemathesis(folder, "document.json", "--url", address, *options, key=key)
 
 
 @pytest.mark.timeout(300)

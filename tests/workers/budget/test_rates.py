@@ -10,7 +10,7 @@ import pytest
 from domain.budget.rates import SAMPLES_LEAST, WINDOW_MS, Activity, Metric, find_spikes, window_end
 from domain.credentials import UNKNOWN
 from domain.events import MIRROR
-from storage.attempts import NOBODYS
+from domain.identity import SYSTEM
 from tests.budget_world import ACME, OTHER, PARENT, START, WHOLE, BudgetWorld, accepted, at_once, refused
 from workers.announcing import Announcer
 from workers.attempts import Attempt, AttemptLog
@@ -119,6 +119,6 @@ async def test_a_spike_of_failed_authentications_is_told_to_operators(world: Bud
     world.clock.now = END + SETTLE_MS
     await job.run_once()
     (event,) = [each for each in await world.events(MIRROR) if each.type.endswith("_spike")]
-    assert (event.type, event.tenant_id) == ("api_key.auth_failure_rate_spike", NOBODYS)
+    assert (event.type, event.tenant_id) == ("api_key.auth_failure_rate_spike", SYSTEM)
     assert event.payload["data"]["current_rate_millionths"] == 500_000
     assert event.payload["data"]["sample_count"] == 60
