@@ -8,7 +8,7 @@ from typing import Final
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from schema import events, paging, refusals, tenancy, webhooks
+from schema import events, paging, refusals, tenancy
 from schema.budget import audit, budgets, holding, policies
 from schema.budget import events as budget_events
 from schema.budget import refusals as budget_refusals
@@ -23,6 +23,9 @@ from schema.documents import PrepareDocument, RememberIntrospection
 from schema.failures import DescribeFailures, StrictSchema
 from schema.scalars import SCALARS
 from schema.sharing import SharingExecutor
+from schema.webhooks import changing as webhook_changing
+from schema.webhooks import reading as webhook_reading
+from schema.webhooks import things as webhook_things
 
 
 @strawberry.type
@@ -41,7 +44,7 @@ class Query(
     budget_reservations.BudgetReservationQuery,
     policies.PolicyQuery,
     audit.AuditLogQuery,
-    webhooks.WebhookQuery,
+    webhook_reading.WebhookQuery,
 ):
     """Reads. What does not exist for the caller is null; lists are pages."""
 
@@ -58,7 +61,7 @@ class Mutation(
     budgets.BudgetMutation,
     policies.PolicyMutation,
     budget_tenants.TenantStatusMutation,
-    webhooks.WebhookMutation,
+    webhook_changing.WebhookMutation,
 ):
     """Changes. Each answers with the object or with a typed refusal. A retry with the same idempotency key changes
     nothing more and gets the object as it is by then; about budgets, the answer that was given first."""
@@ -98,7 +101,9 @@ describe(
         policies,
         audit,
         budget_tenants,
-        webhooks,
+        webhook_things,
+        webhook_reading,
+        webhook_changing,
         sys.modules[__name__],
     )
 )
