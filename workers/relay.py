@@ -241,7 +241,7 @@ class Listener:
                 await self._restored()
             while not lost.is_set():
                 try:
-                    async with asyncio.timeout(self._database.answer_within_s):  # `wait_for` may lose a cancellation
+                    async with asyncio.timeout(self._database.answer_within_s):
                         await self._wake.wait()
                 except TimeoutError:  # a silence that is one, or a connection that died without a word
                     await connection.execute("select 1")

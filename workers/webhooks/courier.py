@@ -93,7 +93,7 @@ class Courier:
                 took_s, wait_s = 0.0, RETRY_S
             await asyncio.sleep(min(REST_MAX_S, RESTS * took_s))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):  # `wait_for` may lose a cancellation that comes with the wake
+                async with asyncio.timeout(wait_s):
                     await self._wake.wait()
 
     async def run_once(self) -> Ran:
